@@ -1,0 +1,61 @@
+# Everything starts here: `make run` and `make test` install what is missing, build and go.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+JOBS ?= $(shell nproc)
+SOURCES = $(shell git ls-files '*.cc' '*.h')
+
+.PHONY: help run test release bench bench-smoke format format-check lint asan tsan fuzz consume clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
+
+run: release  ## build, then replay a generated chat workload through the cache
+	build/release/pando replay --generate chat
+
+release: deps-build configure-release  ## build everything; the command is build/release/pando
+	cmake --build --preset release -j $(JOBS)
+
+test: release  ## build and run every test
+	ctest --preset release -j $(JOBS)
+
+bench: release  ## run the benchmarks; JSON goes to build/release/bench.json
+	build/release/pando-bench --benchmark_out=build/release/bench.json --benchmark_out_format=json
+	scripts/bench-bars.py build/release/bench.json
+
+bench-smoke: release  ## run each benchmark once, to see that it works
+	build/release/pando-bench --benchmark_min_time=0 >/dev/null
+
+asan: deps-build configure-asan  ## all tests with the address, leak and undefined-behaviour sanitizers
+	cmake --build --preset asan -j $(JOBS)
+	ctest --preset asan -j $(JOBS)
+
+tsan: deps-build configure-tsan  ## all tests with the thread sanitizer
+	cmake --build --preset tsan -j $(JOBS)
+	ctest --preset tsan -j $(JOBS)
+
+fuzz: deps-fuzz configure-fuzz  ## fuzz the cache against its reference for FUZZ_SECONDS (default 60)
+	cmake --build --preset fuzz -j $(JOBS)
+	mkdir -p build/fuzz/corpus
+	build/fuzz/cache_fuzz -max_total_time=$(or $(FUZZ_SECONDS),60) -max_len=4096 -artifact_prefix=build/fuzz/ -print_final_stats=1 build/fuzz/corpus
+
+consume: release  ## install to a scratch folder and build a project that uses find_package(pando)
+	scripts/check-install.sh
+
+format: deps-lint  ## rewrite sources in the project's style
+	clang-format -i $(SOURCES)
+
+format-check: deps-lint  ## fail if a source is not in the project's style
+	clang-format --dry-run --Werror $(SOURCES)
+
+lint: deps-lint configure-release  ## clang-tidy over the library and the tools
+	clang-tidy --quiet -p build/release $(filter src/%.cc tools/%.cc,$(SOURCES))
+
+configure-%:
+	cmake --preset $* >/dev/null
+
+deps-%:
+	scripts/bootstrap.sh $*
+
+clean:  ## remove everything that was built
+	rm -rf build
