@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who owns which slot: the paged allocator (and, at page size 1, the token allocator).
+// PrefixCache and engines call it; it touches no KV bytes. It belongs to one thread.
+//
+// Invariant: each page in [1, num_pages] is free or handed out, never both, and a bit per page says
+// which. Every call is all or nothing: room is checked before anything is written. Freeing what is
+// not handed out, or a slot out of range, stops at a check that names the slot.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "pando/result.h"
+#include "pando/types.h"
+
+namespace pando {
+
+/// In which order freed pages are handed out again.
+enum class ReuseOrder {
+  fifo,    ///< longest free first
+  sorted,  ///< lowest id first, so that neighbours stay neighbours and copies coalesce
+};
+
+class PagedAllocator;
+
+/// A remembered state of an allocator (see backup_state). While one is held, changes are
+/// journalled, so that taking it is O(1) and restoring it costs what changed since. Move-only; must
+/// not outlive its allocator.
+class [[nodiscard]] AllocatorState {
+ public:
+  AllocatorState(AllocatorState&& other) noexcept;
+  AllocatorState& operator=(AllocatorState&& other) noexcept;
+  ~AllocatorState();
+
+ private:
+  friend class PagedAllocator;
+  AllocatorState(PagedAllocator* owner, std::size_t mark) : owner_(owner), mark_(mark) {}
+
+  PagedAllocator* owner_;
+  std::size_t mark_;
+};
+
+class PagedAllocator {
+ public:
+  struct Options {
+    std::size_t capacity_tokens = 0;  ///< rounded down to whole pages; the padding page is extra
+    std::size_t page_size = 1;        ///< any power of two
+    ReuseOrder order = ReuseOrder::fifo;
+
+    Status validate() const;
+  };
+
+  static Result<std::unique_ptr<PagedAllocator>> create(const Options& options);
+  ~PagedAllocator();
+  PagedAllocator(const PagedAllocator&) = delete;
+  PagedAllocator& operator=(const PagedAllocator&) = delete;
+
+  /// Whole pages: `out.size()` must be a multiple of the page size. O(pages).
+  Status alloc(std::span<SlotId> out);
+
+  /// Grows request i from `prefix_lens[i]` to `seq_lens[i]` tokens: first what is left of its open
+  /// page (the one of `last_slots[i]`, the slot of its last token; ignored when the prefix fills
+  /// its pages), then whole pages, then a new open page. `out` receives the new slots request by
+  /// request; its size must be the sum of the growths.
+  Status alloc_extend(std::span<const std::size_t> prefix_lens,
+                      std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
+                      std::span<SlotId> out);
+
+  /// One more token for each request: `seq_lens[i]` counts it. Same rules as alloc_extend.
+  Status alloc_decode(std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
+                      std::span<SlotId> out);
+
+  /// How many pages the two calls above would take.
+  std::size_t pages_for_extend(std::span<const std::size_t> prefix_lens,
+                               std::span<const std::size_t> seq_lens) const;
+  std::size_t pages_for_decode(std::span<const std::size_t> seq_lens) const;
+
+  /// Returns every page that holds one of these slots. All slots of a page go in one call, or in
+  /// one free group; naming a page by some of its slots frees the whole page.
+  void free(std::span<const SlotId> slots);
+  void free_pages(std::span<const PageId> pages);
+
+  /// Between the two, frees are collected; `end_free_group` applies them all at once.
+  void begin_free_group();
+  void end_free_group();
+
+  /// Remembers the present state; `restore_state` goes back to it exactly. States nest: restoring
+  /// an older one gives up the younger ones. Not inside a free group.
+  AllocatorState backup_state();
+  void restore_state(AllocatorState state);
+
+  /// Everything is free again, in initial order. Refused while a state is held, or in a free group.
+  Status clear();
+
+  std::size_t page_size() const;
+  std::size_t num_pages() const;  ///< not counting the padding page
+  std::size_t capacity() const;   ///< tokens
+  std::size_t available() const;  ///< tokens
+  std::size_t available_pages() const;
+  bool is_free(PageId page) const;
+  std::size_t memory_bytes() const;  ///< bookkeeping, heap included
+
+  /// Proves the invariant above; O(pages).
+  Status check() const;
+
+ private:
+  friend class AllocatorState;
+  struct Impl;
+  explicit PagedAllocator(std::unique_ptr<Impl> impl);
+  void drop_state(std::size_t mark);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The paged allocator at page size 1.
+Result<std::unique_ptr<PagedAllocator>> make_token_allocator(std::size_t capacity_tokens,
+                                                             ReuseOrder order = ReuseOrder::fifo);
+
+}  // namespace pando

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The front door of PrefixCache without reuse, for chunked prefill alone: nothing is found, nothing
+// is kept, requests keep their own slots and finish() returns them.
+#pragma once
+
+#include <memory>
+
+#include "pando/cache.h"
+
+namespace pando {
+
+/// A PrefixCache whose options say `disabled`; an engine can hold either behind one type.
+inline Result<std::unique_ptr<PrefixCache>> make_chunk_cache(PagedAllocator& allocator) {
+  CacheOptions options;
+  options.page_size = allocator.page_size();
+  options.disabled = true;
+  return PrefixCache::create(options, allocator);
+}
+
+}  // namespace pando

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// KV events: what a router must know to send a prompt where its prefix is. PrefixCache records them
+// when `CacheOptions::events` is on; take_events() hands them over. Off, they cost nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pando/result.h"
+#include "pando/types.h"
+
+namespace pando {
+
+/// The chained SHA-256 of a page: digest of (digest of the page before, tokens of this page as
+/// uint32 little-endian). docs/formats.md gives the bytes.
+using PageHash = std::array<std::uint8_t, 32>;
+
+/// The 64-bit block id of the event stream: the first 8 bytes, big-endian, signed.
+std::int64_t block_id(const PageHash& hash);
+
+/// Where a namespace's chain starts: nothing for the empty one, else a digest of the namespace.
+std::optional<PageHash> chain_start(std::string_view ns);
+
+/// The chain over all whole pages of `tokens`. With `bigram`, a page of n units reads n + 1 tokens.
+/// Tokens must not be negative.
+Result<std::vector<PageHash>> hash_pages(std::span<const Token> tokens, std::size_t page_size,
+                                         bool bigram = false,
+                                         const std::optional<PageHash>& parent = {});
+
+enum class Medium { device, host, disk, external };
+
+struct KvEvent {
+  enum class Kind { stored, removed, cleared };
+
+  Kind kind = Kind::stored;
+  Medium medium = Medium::device;
+  std::vector<PageHash> hashes;    ///< stored: in prefix order; removed: so within a node
+  std::optional<PageHash> parent;  ///< stored: the page before the first; none at a chain's start
+  std::vector<Token> tokens;       ///< stored: raw tokens of all pages (bigram: one more)
+  std::size_t block_size = 0;      ///< stored: tokens per page
+  std::string ns;                  ///< stored: the namespace
+
+  friend bool operator==(const KvEvent&, const KvEvent&) = default;
+};
+
+}  // namespace pando

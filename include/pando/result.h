@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors as values. `Result<T>` holds a T or an Error that says what happened, where, and what was
+// expected. Expected outcomes (full, bad input, stale handle) come back this way; broken contracts
+// (a double free) stop at a check instead, see diagnostics.h.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace pando {
+
+enum class ErrorCode {
+  invalid_argument,  ///< the call can never succeed as written
+  out_of_capacity,   ///< there is no room now; nothing was changed
+  stale_handle,      ///< the node or match has gone, or belongs to another cache
+  unavailable,       ///< this cache was built without what the call needs
+  in_use,            ///< leases or requests still hold what the call would take away
+  corrupt,           ///< check() found a broken invariant
+};
+
+std::string_view to_string(ErrorCode code);
+
+struct Error {
+  ErrorCode code = ErrorCode::invalid_argument;
+  std::string message;
+};
+
+namespace detail {
+/// Stops at a check: `value()` was called on an error.
+[[noreturn]] void value_of_error(const Error& error);
+}  // namespace detail
+
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::move(value)) {}      // NOLINT: implicit by design
+  Result(Error error) : state_(std::move(error)) {}  // NOLINT: implicit by design
+
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+
+  T& value() & { return *require(); }
+  const T& value() const& { return *const_cast<Result*>(this)->require(); }
+  T&& value() && { return std::move(*require()); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return require(); }
+  const T* operator->() const { return const_cast<Result*>(this)->require(); }
+
+  /// Only when !ok().
+  const Error& error() const { return std::get<Error>(state_); }
+
+ private:
+  T* require() {
+    if (!ok()) [[unlikely]]
+      detail::value_of_error(error());
+    return std::get_if<0>(&state_);
+  }
+
+  std::variant<T, Error> state_;
+};
+
+/// Success, or an Error.
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT: implicit by design
+
+  bool ok() const { return !error_; }
+  explicit operator bool() const { return ok(); }
+  void value() const {
+    if (error_) [[unlikely]]
+      detail::value_of_error(*error_);
+  }
+  const Error& error() const { return *error_; }
+
+ private:
+  std::optional<Error> error_;
+};
+
+using Status = Result<void>;
+
+}  // namespace pando

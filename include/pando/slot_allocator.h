@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole-sequence slots: the lowest free one in O(1) at any size, with a version that tells whether
+// a slot has been given to someone else since. RequestTable and SlotCache stand on it.
+// It belongs to one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "pando/result.h"
+
+namespace pando {
+
+class SlotAllocator {
+ public:
+  static Result<std::unique_ptr<SlotAllocator>> create(std::size_t num_slots);
+  ~SlotAllocator();
+  SlotAllocator(const SlotAllocator&) = delete;
+  SlotAllocator& operator=(const SlotAllocator&) = delete;
+
+  /// The lowest free slot, its version raised by one; nothing when all are taken.
+  std::optional<std::size_t> alloc();
+
+  /// Takes this slot, which must be free, and keeps its version: what it held is being reused.
+  void occupy(std::size_t slot);
+
+  /// Gives back a taken slot. Its version, and what it holds, stay until the next alloc().
+  void free(std::size_t slot);
+
+  bool is_free(std::size_t slot) const;
+  std::uint64_t version(std::size_t slot) const;
+  std::size_t free_count() const;
+  std::size_t size() const;
+
+ private:
+  struct Impl;
+  explicit SlotAllocator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pando

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words every Pando header uses: tokens, slots, pages, nodes, keys and namespaces.
+// Values only: nothing here allocates behind your back or holds a lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace pando {
+
+/// A vocabulary id. Negative values are refused wherever tokens enter the library.
+using Token = std::int32_t;
+
+/// Where one token's KV lives in a pool. Same layout as int64_t, so that an array of slots can be
+/// handed to a framework as it is. Slots of page 0 pad batches and are never handed out.
+enum class SlotId : std::int64_t {};
+
+/// `page_size` consecutive slots: page p holds slots [p * page_size, (p + 1) * page_size).
+enum class PageId : std::uint32_t {};
+
+constexpr std::int64_t index_of(SlotId slot) { return static_cast<std::int64_t>(slot); }
+constexpr std::uint32_t index_of(PageId page) { return static_cast<std::uint32_t>(page); }
+
+/// Names a tree node. The generation makes a handle to a node that has since gone an error, not a
+/// crash. A default-constructed id names nothing.
+struct NodeId {
+  std::uint32_t index = 0;
+  std::uint32_t generation = 0;
+
+  explicit operator bool() const { return generation != 0; }
+  friend bool operator==(NodeId, NodeId) = default;
+};
+
+/// What a prompt is looked up by: its tokens, and the namespace in which they may be shared.
+/// A view: both must outlive the call, not more.
+struct Key {
+  std::span<const Token> tokens;
+  std::string_view ns = {};
+};
+
+/// The parts that keep equal tokens apart. Requests that differ in any of them never share KV.
+struct NamespaceParts {
+  std::string_view lora = {};
+  std::string_view tenant = {};
+  std::string_view salt = {};
+  std::string_view extra = {};
+};
+
+/// One text for all parts, different for different parts (each is length-prefixed). All parts empty
+/// gives the empty namespace, whose page hashes are those of a cache without namespaces.
+std::string make_namespace(const NamespaceParts& parts);
+
+/// A share of the cache, in tokens. `evictable + protected_tokens == total`.
+struct Sizes {
+  std::size_t evictable = 0;
+  std::size_t protected_tokens = 0;
+  std::size_t total = 0;
+
+  friend bool operator==(const Sizes&, const Sizes&) = default;
+};
+
+}  // namespace pando

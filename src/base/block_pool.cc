@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Free lists over chunks that double in size up to a huge page.
+#include "base/block_pool.h"
+
+#include <algorithm>
+#include <new>
+
+namespace pando {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kPooling = false;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr bool kPooling = false;
+#else
+constexpr bool kPooling = true;
+#endif
+#else
+constexpr bool kPooling = true;
+#endif
+
+constexpr std::size_t kFirstChunk = std::size_t{32} << 10;
+constexpr std::size_t kLastChunk = std::size_t{2} << 20;
+
+}  // namespace
+
+void* BlockPool::alloc(std::size_t size_bytes) {
+  if (!kPooling || size_bytes > kMaxPooled) {
+    memory_bytes_ += size_bytes;
+    return ::operator new(size_bytes);
+  }
+  const std::size_t lines = (size_bytes + kLine - 1) / kLine;
+  if (Free* block = free_[lines]) {
+    free_[lines] = block->next;
+    return block;
+  }
+  if (chunk_left_ < lines * kLine) {  // what is left of the old chunk is too small to matter
+    chunk_left_ = std::min(kLastChunk, kFirstChunk << std::min<std::size_t>(chunks_.size(), 6));
+    chunks_.push_back(make_table<std::byte>(chunk_left_));
+    chunk_at_ = chunks_.back().get();
+    memory_bytes_ += chunk_left_;
+  }
+  std::byte* block = chunk_at_;
+  chunk_at_ += lines * kLine;
+  chunk_left_ -= lines * kLine;
+  return block;
+}
+
+void BlockPool::free(void* block, std::size_t size_bytes) {
+  if (!kPooling || size_bytes > kMaxPooled) {
+    memory_bytes_ -= size_bytes;
+    ::operator delete(block);
+    return;
+  }
+  Free*& list = free_[(size_bytes + kLine - 1) / kLine];
+  list = new (block) Free{list};
+}
+
+}  // namespace pando

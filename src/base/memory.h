@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory for the tables that random accesses go to. Large blocks ask for huge pages: a walk through
+// a tree of a million leaves otherwise spends more on address translation than on the data.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace pando {
+
+/// Aligned to a cache line, contents undefined. Throws std::bad_alloc.
+void* allocate_table(std::size_t size_bytes);
+void free_table(void* p);
+
+struct TableDeleter {
+  void operator()(void* p) const { free_table(p); }
+};
+/// An array whose elements are not constructed: whoever uses one first writes it.
+template <typename T>
+using Table = std::unique_ptr<T[], TableDeleter>;
+
+template <typename T>
+Table<T> make_table(std::size_t n) {
+  static_assert(alignof(T) <= 64);
+  return Table<T>(static_cast<T*>(allocate_table(n * sizeof(T))));
+}
+
+}  // namespace pando
