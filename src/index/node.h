@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// One edge of the radix tree with the state at its end, and the slab that names nodes by index.
+// RadixIndex owns both; the child table, the branch index and the eviction order hang their links
+// here, so that a walk touches one cache line per node.
+//
+// Invariant: a node other than a root covers num_pages >= 1 pages of its segment; a root covers
+// none and stands for a namespace. Index 0 is no node.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/memory.h"
+#include "pando/events.h"
+#include "pando/policy.h"
+#include "pando/types.h"
+
+namespace pando {
+
+struct Segment;
+
+using NodeIndex = std::uint32_t;
+inline constexpr NodeIndex kNoNode = 0;
+
+/// What a root knows beyond an ordinary node.
+struct NamespaceInfo {
+  std::string name;
+  std::optional<PageHash> chain_start;
+};
+
+struct alignas(64) Node {
+  // First line: all that a walk down needs.
+  std::uint32_t hash = 0;      // of (parent, first page), or of the namespace for a root
+  NodeIndex parent = kNoNode;  // kNoNode for a root; for a free node, the next free one
+  std::uint32_t num_pages = 0;
+  std::uint32_t num_children = 0;
+  const Token* tokens = nullptr;   // first token of the edge, inside the segment
+  std::uint32_t* pages = nullptr;  // first device page of the edge, inside the segment
+  Segment* segment = nullptr;      // counted; nullptr for a root
+  std::uint32_t offset_pages = 0;  // where in the segment
+  std::uint32_t locks = 0;         // own leases + children with locks > 0
+  std::uint32_t branch_up = 0;     // the branch above it in its parent's branch index
+  std::uint32_t generation = 1;
+  std::uint64_t last_access = 0;
+
+  // Second line: what changes hands less often.
+  EvictionKey order_key;  // under which it is in the eviction order, if it is
+  std::uint64_t created = 0;
+  std::uint32_t hits = 0;
+  std::int32_t priority = 0;
+  std::uint32_t children = 0;  // branch link: the root of the branch index over its children
+  std::unique_ptr<NamespaceInfo> info;  // roots only
+  bool in_order = false;
+  bool live = false;
+
+  bool is_root() const { return info != nullptr; }
+  /// Evicted first: nothing below, nobody holds it.
+  bool is_candidate() const { return num_children == 0 && locks == 0 && !is_root(); }
+};
+static_assert(sizeof(Node) == 128);
+
+/// Nodes in chunks that never move; freed ones are reused last in, first out. O(1).
+class NodeSlab {
+ public:
+  NodeSlab() = default;
+  ~NodeSlab() {
+    for (NodeIndex i = 1; i < next_; ++i) std::destroy_at(&(*this)[i]);
+  }
+  NodeSlab(const NodeSlab&) = delete;
+  NodeSlab& operator=(const NodeSlab&) = delete;
+
+  Node& operator[](NodeIndex i) { return chunks_[i / kChunk][i % kChunk]; }
+  const Node& operator[](NodeIndex i) const { return chunks_[i / kChunk][i % kChunk]; }
+
+  NodeIndex alloc() {
+    NodeIndex i = free_list_;
+    if (i == kNoNode) {
+      if (next_ >= chunks_.size() * kChunk) chunks_.push_back(make_table<Node>(kChunk));
+      i = next_++;
+      std::construct_at(&(*this)[i]);
+    } else {
+      free_list_ = (*this)[i].parent;
+    }
+    Node& node = (*this)[i];
+    node.parent = kNoNode;
+    node.live = true;
+    ++num_live_;
+    return i;
+  }
+
+  void free(NodeIndex i) {
+    Node& node = (*this)[i];
+    const std::uint32_t generation = next_generation(node.generation);
+    node = Node{};
+    node.generation = generation;
+    node.parent = free_list_;
+    free_list_ = i;
+    --num_live_;
+  }
+
+  /// Makes every handle to this node stale.
+  void renew(NodeIndex i) { (*this)[i].generation = next_generation((*this)[i].generation); }
+
+  NodeId id(NodeIndex i) const { return {i, (*this)[i].generation}; }
+  /// kNoNode for a handle that is stale or was never given out.
+  NodeIndex resolve(NodeId id) const {
+    if (id.index == kNoNode || id.index >= next_) return kNoNode;
+    const Node& node = (*this)[id.index];
+    return node.live && node.generation == id.generation ? id.index : kNoNode;
+  }
+
+  NodeIndex end() const { return next_; }  // indices in [1, end()) have been used
+  std::size_t num_live() const { return num_live_; }
+  std::size_t memory_bytes() const { return chunks_.size() * kChunk * sizeof(Node); }
+
+ private:
+  static constexpr NodeIndex kChunk = 16384;  // two mebibytes, a huge page
+  static std::uint32_t next_generation(std::uint32_t g) { return g + 1 == 0 ? 1 : g + 1; }
+
+  std::vector<Table<Node>> chunks_;
+  NodeIndex free_list_ = kNoNode;
+  NodeIndex next_ = 1;
+  std::size_t num_live_ = 0;
+};
+
+}  // namespace pando

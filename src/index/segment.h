@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The storage behind edges: a counted block with the tokens of some pages, the device page that
+// holds each, and, when wanted, each page's hash. A split gives both halves a slice of one block:
+// nothing is copied. RadixIndex is the only caller.
+//
+// Invariant: the nodes that share a segment are a chain of parent and child, and their slices cover
+// its first `live_pages` pages. Only tails are ever dropped, so what is dead is at the end; once
+// that is more than half, the chain moves to a block of its size (RadixIndex::shrink_segment), and
+// what is in use stays within twice what is cached.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/block_pool.h"
+#include "pando/events.h"
+#include "pando/types.h"
+
+namespace pando {
+
+/// Header of the block. Behind it: pages [num_pages], tokens [num_pages * page_size + overlap]; so
+/// that evicting a short segment reads one cache line of it.
+struct Segment {
+  std::uint32_t refs = 0;
+  std::uint32_t num_pages = 0;   // room
+  std::uint32_t live_pages = 0;  // covered by nodes
+  std::unique_ptr<PageHash[]> hashes;
+
+  std::uint32_t* pages() { return reinterpret_cast<std::uint32_t*>(this + 1); }
+  Token* tokens() { return reinterpret_cast<Token*>(pages() + num_pages); }
+};
+
+/// Makes and frees segments for one page shape, and counts their bytes.
+class SegmentStore {
+ public:
+  /// `overlap` is 1 for bigram keys: a page of n units reads n + 1 tokens.
+  SegmentStore(std::size_t page_size, std::size_t overlap)
+      : page_size_(page_size), overlap_(overlap) {}
+
+  /// With one reference, all pages live, contents not yet written.
+  Segment* create(std::uint32_t num_pages, bool with_hashes);
+  void release(Segment* segment);  // frees at the last reference
+
+  std::size_t num_tokens(std::uint32_t num_pages) const {
+    return num_pages * page_size_ + overlap_;
+  }
+  std::size_t memory_bytes() const { return pool_.memory_bytes() + hash_bytes_; }
+
+ private:
+  std::size_t block_bytes(std::uint32_t num_pages) const;
+
+  std::size_t page_size_;
+  std::size_t overlap_;
+  std::size_t hash_bytes_ = 0;
+  BlockPool pool_;
+};
+
+}  // namespace pando
