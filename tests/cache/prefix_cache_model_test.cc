@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random operations on PrefixCache against the naive reference, every invariant proved after each.
+// A failure prints its seed and a shrunk list of operations. PANDO_MODEL_OPS sets how many run in
+// all (default one million); PANDO_MODEL_OPS=100000000 makes a soak run.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "support/cache_model.h"
+
+namespace pando::testing {
+namespace {
+
+struct Case {
+  const char* name;
+  ModelConfig config;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+const Case kCases[] = {
+    {"page1_lru", {.page_size = 1}},
+    {"page1_bigram_slru_events",
+     {.page_size = 1, .bigram = true, .events = true, .policy = "slru"}},
+    {"page1_sink_lfu", {.page_size = 1, .own_allocator = false, .policy = "lfu"}},
+    {"page4_events", {.page_size = 4, .events = true}},
+    {"page4_bigram_priority", {.page_size = 4, .bigram = true, .policy = "priority"}},
+    {"page4_whole_nodes_filo", {.page_size = 4, .whole_nodes = true, .policy = "filo"}},
+    {"page4_sink_bigram_events",
+     {.page_size = 4, .bigram = true, .events = true, .own_allocator = false}},
+    {"page16_fifo", {.page_size = 16, .policy = "fifo", .num_pages = 16}},
+    {"page16_mru_events", {.page_size = 16, .events = true, .policy = "mru", .num_pages = 40}},
+    {"page64_bigram_lfu", {.page_size = 64, .bigram = true, .policy = "lfu", .num_pages = 12}},
+};
+
+std::size_t ops_per_case() {
+  const char* text = std::getenv("PANDO_MODEL_OPS");
+  const std::size_t total = text != nullptr ? std::strtoull(text, nullptr, 10) : 1'000'000;
+  return total / std::size(kCases) + 1;
+}
+
+class PrefixCacheModel : public ::testing::TestWithParam<Case> {};
+
+TEST_P(PrefixCacheModel, AgreesWithTheReference) {
+  std::size_t done = 0;
+  while (done < ops_per_case()) {
+    const bool ok = rc::check([&done] {
+      const auto ops = *rc::gen::container<std::vector<std::uint64_t>>(
+          rc::gen::resize(rc::kNominalSize, rc::gen::arbitrary<std::uint64_t>()));
+      done += ops.size();
+      run_model(GetParam().config, ops);
+    });
+    ASSERT_TRUE(ok);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Configurations, PrefixCacheModel, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace pando::testing
+
+int main(int argc, char** argv) {
+  setenv("RC_PARAMS", "max_success=60 max_size=1600", 0);
+  pando::testing::throw_on_failed_checks();
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
