@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Match beside its limit: comparing the tokens (memcmp) and copying int64 slots into the caller's
+// buffer (memcpy). Hot, cold (a tree of 256 MiB of tokens visited at random), and short prompts in
+// a wide tree. The limit visits copies of the same data in another random order.
+#include <cstring>
+
+#include "limit.h"
+#include "tree.h"
+
+namespace pando::bench {
+namespace {
+
+constexpr std::size_t kPage = 64;
+
+struct Visit {
+  const Sequences& sequences;
+  std::vector<Token> copy;          // what the limit compares with
+  std::vector<std::int64_t> slots;  // what the limit copies
+  std::vector<SlotId> out;
+  std::vector<std::int64_t> limit_out;
+
+  explicit Visit(const Sequences& s)
+      : sequences(s),
+        copy(s.size() * s[0].size()),
+        slots(s.size() * s[0].size(), 7),
+        out(s[0].size()),
+        limit_out(s[0].size()) {
+    for (std::size_t i = 0; i < s.size(); ++i)
+      std::copy(s[i].begin(), s[i].end(),
+                copy.begin() + static_cast<std::ptrdiff_t>(i * s[i].size()));
+  }
+
+  void limit(std::size_t i) {
+    const std::size_t n = sequences[i].size();
+    benchmark::DoNotOptimize(
+        std::memcmp(sequences[i].data(), copy.data() + i * n, n * sizeof(Token)));
+    std::memcpy(limit_out.data(), slots.data() + i * n, n * sizeof(std::int64_t));
+    benchmark::ClobberMemory();
+  }
+};
+
+void run(benchmark::State& state, const Sequences& sequences, std::size_t rounds,
+         std::size_t batch) {
+  const std::size_t length = sequences[0].size();
+  Tree tree(sequences.size() * length, kPage);
+  for (std::size_t i = 0; i < sequences.size(); ++i) tree.insert(sequences[i]);
+  Visit visit(sequences);
+  const auto order = shuffled(sequences.size(), 1);
+  const auto limit_order = shuffled(sequences.size(), 2);
+  for (const std::size_t i : order)
+    require(tree.cache->match({sequences[i]}, visit.out)->length == length, "whole key matches");
+
+  std::size_t w = 0;
+  std::size_t l = 0;
+  const auto work = [&](std::size_t) {
+    const std::size_t i = order[w++ % order.size()];
+    benchmark::DoNotOptimize(tree.cache->match({sequences[i]}, visit.out)->length);
+    benchmark::ClobberMemory();
+  };
+  const Measured measured = measure(
+      rounds, batch, work, [&](std::size_t) { visit.limit(limit_order[l++ % limit_order.size()]); },
+      [] {});
+  for (auto _ : state) work(0);
+  report(state, measured);
+}
+
+// Four edges: three other prompts branch off at 2048, 4096 and 6144 tokens.
+void match(benchmark::State& state) {
+  const Sequences sequences(1, 8192, 0, 1);
+  Tree tree(64 * 1024, kPage);
+  tree.insert(sequences[0]);
+  for (const std::size_t at : {2048, 4096, 6144}) {
+    std::vector<Token> other(sequences[0].begin(),
+                             sequences[0].begin() + static_cast<std::ptrdiff_t>(at));
+    other.resize(at + kPage, 1);
+    tree.insert(other);
+  }
+  Visit visit(sequences);
+  require(tree.cache->match({sequences[0]}, visit.out)->length == 8192, "whole key matches");
+  const auto work = [&](std::size_t) {
+    benchmark::DoNotOptimize(tree.cache->match({sequences[0]}, visit.out)->length);
+    benchmark::ClobberMemory();
+  };
+  const Measured measured = measure(
+      501, 200, work, [&](std::size_t) { visit.limit(0); }, [] {});
+  for (auto _ : state) work(0);
+  report(state, measured);
+}
+
+void match_cold(benchmark::State& state) { run(state, Sequences(8192, 8192, 1024, 16), 101, 80); }
+
+void match_short(benchmark::State& state) {
+  run(state, Sequences(100'000, 640, 128, 100), 101, 1000);
+}
+
+const int registered = [] {
+  benchmark::RegisterBenchmark("Match/tokens:8192/page:64", match);
+  benchmark::RegisterBenchmark("MatchCold/tokens:8192/page:64", match_cold);
+  benchmark::RegisterBenchmark("MatchShort/tokens:640/leaves:100000", match_short);
+  return 0;
+}();
+
+}  // namespace
+}  // namespace pando::bench

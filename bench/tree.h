@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cache over its own allocator, and token sequences to fill it with, for the benchmarks.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "base/random.h"
+#include "pando/cache.h"
+
+namespace pando::bench {
+
+inline void require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "benchmark verification failed: %s\n", what);
+  std::abort();
+}
+
+struct Tree {
+  std::unique_ptr<PagedAllocator> allocator;
+  std::unique_ptr<PrefixCache> cache;
+
+  Tree(std::size_t capacity_tokens, std::size_t page_size, CacheOptions options = {}) {
+    allocator =
+        *PagedAllocator::create({.capacity_tokens = capacity_tokens, .page_size = page_size});
+    options.page_size = page_size;
+    options.hash_seed = 1;
+    cache = *PrefixCache::create(options, *allocator);
+  }
+
+  /// Inserts whole sequences; what is shared takes its slots from the tree.
+  void insert(std::span<const Token> tokens) {
+    std::vector<SlotId> slots(tokens.size());
+    Request request{.key = {tokens}, .slots = slots};
+    const std::size_t held = cache->match({tokens}, slots)->length;
+    require(cache->allocate(request, held).ok(), "room for the sequence");
+    require(cache->insert({tokens}, slots, {.owned_by_tree = held}).ok(), "insert");
+  }
+};
+
+/// Sequence i: tokens [0, shared) are those of its group, the rest are its own.
+class Sequences {
+ public:
+  Sequences(std::size_t count, std::size_t length, std::size_t shared, std::size_t group)
+      : length_(length), tokens_(count * length) {
+    Random random(42);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t leader = i / group * group * length;
+      for (std::size_t j = 0; j < length; ++j)
+        tokens_[i * length + j] = j < shared && i % group != 0
+                                      ? tokens_[leader + j]
+                                      : static_cast<Token>(random.below(128'000));
+    }
+  }
+  std::size_t size() const { return tokens_.size() / length_; }
+  std::span<const Token> operator[](std::size_t i) const {
+    return {tokens_.data() + i * length_, length_};
+  }
+
+ private:
+  std::size_t length_;
+  std::vector<Token> tokens_;
+};
+
+inline std::vector<std::size_t> shuffled(std::size_t n, std::uint64_t seed) {
+  std::vector<std::size_t> order(n);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  Random random(seed);
+  for (std::size_t i = n; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  return order;
+}
+
+}  // namespace pando::bench
