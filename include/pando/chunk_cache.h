@@ -9,12 +9,15 @@
 
 namespace pando {
 
-/// A PrefixCache whose options say `disabled`; an engine can hold either behind one type.
-inline Result<std::unique_ptr<PrefixCache>> make_chunk_cache(PagedAllocator& allocator) {
-  CacheOptions options;
-  options.page_size = allocator.page_size();
-  options.disabled = true;
-  return PrefixCache::create(options, allocator);
-}
+/// Makes a PrefixCache whose options say `disabled`; an engine can hold either behind one type.
+class ChunkCache {
+ public:
+  static Result<std::unique_ptr<PrefixCache>> create(PagedAllocator& allocator) {
+    CacheOptions options;
+    options.page_size = allocator.page_size();
+    options.disabled = true;
+    return PrefixCache::create(options, allocator);
+  }
+};
 
 }  // namespace pando

@@ -138,13 +138,14 @@ Result<Match> PrefixCache::match(const Key& key, std::span<SlotId> slots) {
   const RadixIndex::Cursor cursor = index.descend(key, slots.empty() ? nullptr : slots.data());
   match.length = cursor.pages * page_size;
   // Tokens beyond the first page that does not agree are not looked at.
-  const std::size_t looked_at = std::min(key.tokens.size(), match.length + page_size);
+  const std::size_t looked_at =
+      std::min(key.tokens.size(), match.length + page_size + (impl_->options.bigram ? 1 : 0));
   if (Status s = refuse_negative(key.tokens, match.length, looked_at, "match"); !s)
     return s.error();
-  match.end = cursor.node == kNoNode                ? MatchEnd::namespace_unknown
-              : cursor.pages < num_pages            ? MatchEnd::no_such_child
-              : match.length < index.num_units(key) ? MatchEnd::page_boundary
-                                                    : MatchEnd::whole_key;
+  match.end = cursor.node == kNoNode                                  ? MatchEnd::namespace_unknown
+              : cursor.pages < num_pages                              ? MatchEnd::no_such_child
+              : match.length < index.num_units(key) || num_pages == 0 ? MatchEnd::page_boundary
+                                                                      : MatchEnd::whole_key;
   if (cursor.node == kNoNode) return match;
   RadixIndex::Partial partial;
   if (impl_->options.partial_pages) partial = index.partial(key, cursor);
@@ -242,10 +243,8 @@ Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(const Key& key,
                       "insert: the first {} slots are said to be the tree's, which holds {} tokens "
                       "of this key; expected a multiple of the page size {}, at most that",
                       owned_by_tree, existing, page_size);
-  if (plan.cursor.pages < plan.num_pages) {
-    const std::size_t end = std::min(plan.num_pages * page_size + 1, key.tokens.size());
-    if (Status s = refuse_negative(key.tokens, existing, end, "insert"); !s) return s.error();
-  }
+  if (Status s = refuse_negative(key.tokens, existing, key.tokens.size(), "insert"); !s)
+    return s.error();
   new_pages.clear();
   duplicates.clear();
   Status status = plan_existing(plan, slots, owned_by_tree / page_size);
@@ -268,7 +267,10 @@ Status PrefixCache::Impl::plan_existing(const Plan& plan, std::span<const SlotId
     for (std::size_t i = first + n; i-- > from && status.ok();) {
       const SlotId* at = slots.data() + i * page_size;
       const auto tree_slot = static_cast<std::int64_t>(pages[i - first] * page_size);
-      if (index_of(at[0]) == tree_slot) continue;  // the tree's own slot came back
+      if (index_of(at[0]) == tree_slot) {  // the tree's own slots came back
+        if (i >= owned_pages) status = ledger.refuse_broken_page(at, i * page_size);
+        continue;
+      }
       if (i < owned_pages) {
         status = make_error(ErrorCode::invalid_argument,
                             "slot {} at position {} is said to be the tree's, which has slot {}",

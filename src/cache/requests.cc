@@ -30,9 +30,11 @@ Result<Match> PrefixCache::start(Request& request) {
     return make_error(ErrorCode::in_use, "start: the request has started already");
   if (Status s = validate(request, "start"); !s) return s.error();
   // One token is left to compute, for the logits. A bigram key leaves its last token anyway.
-  const std::size_t spare = impl_->options.bigram ? 0 : 1;
-  if (request.key.tokens.size() <= spare)
-    return Match{.end = MatchEnd::page_boundary, .cache = impl_->cache_id};
+  const std::size_t spare = impl_->options.bigram || request.key.tokens.empty() ? 0 : 1;
+  if (request.key.tokens.size() == 1 && spare == 1) {
+    const MatchEnd end = impl_->options.disabled ? MatchEnd::disabled : MatchEnd::page_boundary;
+    return Match{.end = end, .cache = impl_->cache_id};
+  }
   const Key key{request.key.tokens.first(request.key.tokens.size() - spare), request.key.ns};
   Result<Match> found = match(key, request.slots);
   if (!found) return found;

@@ -8,6 +8,11 @@
 #include "base/check.h"
 
 namespace pando {
+namespace {
+
+constexpr const char* kBroken = "does not begin a whole page in order";
+
+}  // namespace
 
 SlotLedger::SlotLedger(PagedAllocator& allocator)
     : allocator_(&allocator),
@@ -27,6 +32,12 @@ Status SlotLedger::refuse(const SlotId* slots, std::size_t position, const char*
                     index_of(slots[0]), position, why, page_size_, page_size_, end_slot_);
 }
 
+Status SlotLedger::refuse_broken_page(const SlotId* slots, std::size_t position) const {
+  std::uint32_t page;
+  if (gather_pages(slots, 1, page_size_, &page) == 1) return {};
+  return refuse(slots, position, kBroken);
+}
+
 Status SlotLedger::claim(const SlotId* slots, std::size_t n, std::uint32_t* pages,
                          std::size_t position) {
   const std::size_t whole = gather_pages(slots, n, page_size_, pages);
@@ -44,8 +55,7 @@ Status SlotLedger::claim(const SlotId* slots, std::size_t n, std::uint32_t* page
   }
   if (i == n) return {};
   for (std::size_t done = 0; done < i; ++done) unclaim(PageId{pages[done]});
-  if (i == whole) why = "does not begin a whole page in order";
-  return refuse(slots + i * page_size_, position + i * page_size_, why);
+  return refuse(slots + i * page_size_, position + i * page_size_, i == whole ? kBroken : why);
 }
 
 void SlotLedger::release(std::span<const PageId> pages) {
@@ -54,6 +64,13 @@ void SlotLedger::release(std::span<const PageId> pages) {
 }
 
 void SlotLedger::release(std::span<const SlotId> slots) {
+  for (const SlotId slot : slots) {
+    const auto index = static_cast<std::uint64_t>(index_of(slot));
+    PANDO_CHECK(index >= page_size_ && index < end_slot_, "free of slot {}: outside [{}, {})",
+                index_of(slot), page_size_, end_slot_);
+    PANDO_CHECK(!is_claimed(PageId{static_cast<std::uint32_t>(index / page_size_)}),
+                "free of slot {}: it is the tree's", index_of(slot));
+  }
   slots_.insert(slots_.end(), slots.begin(), slots.end());
 }
 

@@ -30,12 +30,14 @@ class SlotLedger {
   /// Marks the pages of slots[0, n * page_size) as the tree's and writes them to `pages`. All or
   /// none; the error names the slot and where in the key it stands, given that of the first.
   Status claim(const SlotId* slots, std::size_t n, std::uint32_t* pages, std::size_t position);
+  /// An error unless slots[0, page_size) are one whole page in order.
+  Status refuse_broken_page(const SlotId* slots, std::size_t position) const;
   void unclaim(PageId page) { word(page) &= ~bit(page); }
   bool is_claimed(PageId page) const { return (word(page) & bit(page)) != 0; }
 
   /// Takes pages that the tree let go of (claimed), or duplicates (not claimed).
   void release(std::span<const PageId> pages);
-  /// Takes slots straight from a request.
+  /// Takes slots straight from a request. Those of the tree, or out of range, stop at a check.
   void release(std::span<const SlotId> slots);
   /// Hands everything released since the last flush to the allocator or the sink.
   void flush();

@@ -4,6 +4,7 @@
 #include "index/eviction_order.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/check.h"
 
@@ -12,6 +13,15 @@ namespace pando {
 namespace {
 constexpr std::uint32_t kLeafRoom = 64;
 constexpr std::uint32_t kInnerRoom = 32;
+
+// The left one of two neighbours, of which `at` is one, that fit together; of n children.
+template <typename Fits>
+std::optional<std::uint32_t> neighbours(std::uint32_t at, std::uint32_t n, Fits fits) {
+  if (at + 1 < n && fits(at)) return at;
+  if (at > 0 && fits(at - 1)) return at - 1;
+  return {};
+}
+
 }  // namespace
 
 // Entries sit in [begin, end): taking the smallest moves nothing.
@@ -203,21 +213,24 @@ void EvictionOrder::erase(const EvictionKey& key, NodeIndex node) {
 // A leaf below a quarter goes when empty, or joins a neighbour under the same block when both then
 // fill at most three quarters of one.
 void EvictionOrder::shrink_leaf(Leaf* leaf, Step* path) {
-  auto [inner, at] = path[1];
+  const auto [inner, at] = path[1];
   if (leaf->size() == 0) {
     unlink(leaf);
     remove_child(path, 1, at);
     return;
   }
-  if (at + 1 == inner->size && at > 0) leaf = inner->kids[--at].leaf;
-  if (at + 1 == inner->size) return;
-  Leaf* right = inner->kids[at + 1].leaf;
-  if (leaf->size() + right->size() > kLeafRoom * 3 / 4) return;
-  leaf->to_front();
-  std::copy(right->entries + right->begin, right->entries + right->end, leaf->entries + leaf->end);
-  leaf->end += right->size();
+  const auto fits = [&inner = inner](std::uint32_t i) {
+    return inner->kids[i].leaf->size() + inner->kids[i + 1].leaf->size() <= kLeafRoom * 3 / 4;
+  };
+  const std::optional<std::uint32_t> pair = neighbours(at, inner->size, fits);
+  if (!pair) return;
+  Leaf* left = inner->kids[*pair].leaf;
+  Leaf* right = inner->kids[*pair + 1].leaf;
+  left->to_front();
+  std::copy(right->entries + right->begin, right->entries + right->end, left->entries + left->end);
+  left->end += right->size();
   unlink(right);
-  remove_child(path, 1, at + 1);
+  remove_child(path, 1, *pair + 1);
 }
 
 void EvictionOrder::unlink(Leaf* leaf) {
@@ -241,8 +254,7 @@ void EvictionOrder::remove_child(Step* path, int level, std::uint32_t at) {
     }
     return;
   }
-  Inner* parent = path[level + 1].inner;
-  std::uint32_t place = path[level + 1].at;
+  const auto [parent, place] = path[level + 1];
   if (inner->size == 0) {
     delete inner;
     --num_inners_;
@@ -250,17 +262,20 @@ void EvictionOrder::remove_child(Step* path, int level, std::uint32_t at) {
     return;
   }
   if (inner->size >= kInnerRoom / 4) return;
-  if (place + 1 == parent->size && place > 0) inner = parent->kids[--place].inner;
-  if (place + 1 == parent->size) return;
-  Inner* right = parent->kids[place + 1].inner;
-  if (inner->size + right->size > kInnerRoom * 3 / 4) return;
-  right->lows[0] = parent->lows[place + 1];
-  std::copy(right->kids, right->kids + right->size, inner->kids + inner->size);
-  std::copy(right->lows, right->lows + right->size, inner->lows + inner->size);
-  inner->size += right->size;
+  const auto fits = [&parent = parent](std::uint32_t i) {
+    return parent->kids[i].inner->size + parent->kids[i + 1].inner->size <= kInnerRoom * 3 / 4;
+  };
+  const std::optional<std::uint32_t> pair = neighbours(place, parent->size, fits);
+  if (!pair) return;
+  Inner* left = parent->kids[*pair].inner;
+  Inner* right = parent->kids[*pair + 1].inner;
+  right->lows[0] = parent->lows[*pair + 1];
+  std::copy(right->kids, right->kids + right->size, left->kids + left->size);
+  std::copy(right->lows, right->lows + right->size, left->lows + left->size);
+  left->size += right->size;
   delete right;
   --num_inners_;
-  remove_child(path, level + 1, place + 1);
+  remove_child(path, level + 1, *pair + 1);
 }
 
 std::vector<NodeIndex> EvictionOrder::nodes() const {

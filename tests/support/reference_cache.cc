@@ -59,10 +59,10 @@ ReferenceCache::Found ReferenceCache::look(const std::string& ns, const Tokens& 
   const bool known = std::any_of(pages_.begin(), pages_.end(),
                                  [&](const auto& item) { return item.first.first == ns; });
   const std::size_t units = tokens.size() <= overlap_ ? 0 : tokens.size() - overlap_;
-  found.end = !known                                 ? MatchEnd::namespace_unknown
-              : found.num_pages < whole              ? MatchEnd::no_such_child
-              : found.num_pages * page_size_ < units ? MatchEnd::page_boundary
-                                                     : MatchEnd::whole_key;
+  found.end = !known                                               ? MatchEnd::namespace_unknown
+              : found.num_pages < whole                            ? MatchEnd::no_such_child
+              : found.num_pages * page_size_ < units || whole == 0 ? MatchEnd::page_boundary
+                                                                   : MatchEnd::whole_key;
   for (const PageKey& child : children(ns, tokens, found.num_pages)) {
     const std::size_t from = found.num_pages * page_size_;
     std::size_t same = 0;

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bad input to PrefixCache: each is refused with a code and a message that tells what was wrong,
+// and nothing changes. Broken contracts stop at a check that names what is broken.
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "support/cache_fixture.h"
+
+namespace pando::testing {
+namespace {
+
+constexpr ErrorCode kInvalid = ErrorCode::invalid_argument;
+
+/// A cache of page size 4 with one key of two pages, to see that nothing changes.
+class BadInput : public ::testing::Test {
+ protected:
+  BadInput() {
+    cache.put(tokens(8));
+    before.emplace(cache);
+  }
+  ~BadInput() override {
+    EXPECT_EQ(Snapshot(cache), before);
+    EXPECT_TRUE(cache.closes(held));
+  }
+  /// Slots that the test keeps.
+  Slots take(std::size_t n) {
+    held += (n + 3) / 4 * 4;
+    const Slots slots = cache.take(n);
+    before.emplace(cache);
+    return slots;
+  }
+
+  TestCache cache{{.page_size = 4}, 64};
+  std::optional<Snapshot> before;
+  std::size_t held = 0;
+};
+
+// ---- Options.
+
+TEST(BadOptions, PageSizesThatAreNoPowerOfTwo) {
+  const auto allocator = *make_token_allocator(64);
+  for (const std::size_t page_size : {0u, 3u, 48u}) {
+    EXPECT_TRUE(fails(CacheOptions{.page_size = page_size}.validate(), kInvalid, "power of two"));
+    EXPECT_TRUE(fails(PrefixCache::create({.page_size = page_size}, *allocator), kInvalid,
+                      "page size " + std::to_string(page_size)));
+  }
+}
+
+TEST(BadOptions, APageSizeThatIsNotTheAllocators) {
+  const auto allocator = *PagedAllocator::create({.capacity_tokens = 64, .page_size = 16});
+  EXPECT_TRUE(fails(PrefixCache::create({.page_size = 4}, *allocator), kInvalid,
+                    "cache page size 4 differs from the allocator's 16"));
+}
+
+TEST(BadOptions, ASinkThatIsEmpty) {
+  EXPECT_TRUE(fails(PrefixCache::create({}, SlotSink{}, 64), kInvalid, "sink is empty"));
+}
+
+TEST(BadOptions, ASinkWithoutASinglePage) {
+  const SlotSink sink = [](std::span<const SlotId>) {};
+  EXPECT_TRUE(fails(PrefixCache::create({.page_size = 16}, sink, 31), kInvalid, "max_slots 31"));
+  EXPECT_TRUE(PrefixCache::create({.page_size = 16}, sink, 32).ok());
+}
+
+// ---- Keys.
+
+TEST_F(BadInput, MatchOfAnEmptyKey) {
+  EXPECT_TRUE(fails(cache->match({}), kInvalid, "the key is empty"));
+}
+
+TEST_F(BadInput, MatchIntoABufferThatIsTooSmall) {
+  Slots out(7);
+  EXPECT_TRUE(fails(cache->match({tokens(8)}, out), kInvalid, "room for 7 slots"));
+}
+
+TEST_F(BadInput, InsertOfAnEmptyKey) {
+  EXPECT_TRUE(fails(cache->insert({}, {}), kInvalid, "a key of 0 tokens"));
+}
+
+TEST_F(BadInput, InsertOfLessThanAPage) {
+  const Slots slots = take(3);
+  EXPECT_TRUE(
+      fails(cache->insert({tokens(3)}, slots), kInvalid, "3 tokens does not fill a page of 4"));
+}
+
+TEST(BadInputBigram, InsertOfAPageWithoutTheTokenAfterIt) {
+  TestCache cache({.page_size = 4, .bigram = true});
+  const Slots slots = cache.take(4);
+  EXPECT_TRUE(fails(cache->insert({tokens(4)}, slots), kInvalid, "does not fill a page of 4"));
+  EXPECT_TRUE(cache.closes(4));
+}
+
+TEST_F(BadInput, NegativeTokensInAMatch) {
+  EXPECT_TRUE(fails(cache->match({Tokens{1, 2, -3, 4}}), kInvalid, "token -3 at position 2"));
+  EXPECT_TRUE(fails(cache->match({tokens(4) + Tokens{5, -6}}), kInvalid, "token -6 at position 5"));
+}
+
+TEST_F(BadInput, NegativeTokensInAnInsert) {
+  const Slots slots = take(12);
+  EXPECT_TRUE(
+      fails(cache->insert({tokens(11) + Tokens{-1}}, slots), kInvalid, "token -1 at position 11"));
+}
+
+TEST(BadInputBigram, NegativeTokenInTheLastPair) {
+  TestCache cache({.page_size = 4, .bigram = true});
+  cache.put(tokens(5));
+  const Slots slots = cache.take(5);
+  const Tokens key{1, 2, 3, 4, -5};
+  const Snapshot before(cache);
+  EXPECT_TRUE(fails(cache->insert({key}, slots), kInvalid, "token -5 at position 4"));
+  EXPECT_TRUE(fails(cache->match({key}), kInvalid, "token -5 at position 4"));
+  EXPECT_EQ(Snapshot(cache), before);
+}
+
+// ---- Slots.
+
+TEST_F(BadInput, SlotsThatDoNotMatchTheKeyLength) {
+  const Slots slots = take(8);
+  EXPECT_TRUE(fails(cache->insert({tokens(7)}, slots), kInvalid, "8 slots for 7 tokens"));
+  EXPECT_TRUE(fails(cache->insert({tokens(9)}, slots), kInvalid, "8 slots for 9 tokens"));
+}
+
+TEST_F(BadInput, SlotsThatAreNotWholePages) {
+  Slots slots = take(8);
+  std::swap(slots[5], slots[6]);
+  EXPECT_TRUE(fails(cache->insert({tokens(8, 50)}, slots), kInvalid,
+                    "at position 4 does not begin a whole page in order"));
+}
+
+TEST_F(BadInput, SlotsOutOfRange) {
+  EXPECT_TRUE(
+      fails(cache->insert({tokens(4, 50)}, slot_range(68, 72)), kInvalid, "slot 68 at position 0"));
+  EXPECT_TRUE(fails(cache->insert({tokens(4, 50)}, slot_range(0, 4)), kInvalid, "out of range"));
+  EXPECT_TRUE(fails(cache->insert({tokens(4, 50)}, slot_range(-4, 0)), kInvalid, "slot -4"));
+}
+
+TEST_F(BadInput, SlotsThatAreFree) {
+  EXPECT_TRUE(fails(cache->insert({tokens(4, 50)}, slot_range(40, 44)), kInvalid,
+                    "slot 40 at position 0 is free"));
+}
+
+TEST_F(BadInput, SlotsThatTheTreeHasAlready) {
+  const Slots slots = cache->all_slots();
+  EXPECT_TRUE(fails(cache->insert({tokens(8, 50)}, slots), kInvalid, "cannot be inserted twice"));
+}
+
+TEST_F(BadInput, OneSlotTwiceInAKey) {
+  const Slots slots = take(4);
+  EXPECT_TRUE(fails(cache->insert({tokens(8, 50)}, slots + slots), kInvalid,
+                    "at position 4 is the tree's already"));
+}
+
+TEST_F(BadInput, OneSlotAsDuplicateAndAsNew) {
+  const Slots slots = take(4);
+  EXPECT_TRUE(fails(cache->insert({tokens(4) + tokens(4, 50)}, slots + slots), kInvalid,
+                    "cannot be inserted twice"));
+}
+
+TEST_F(BadInput, MoreOwnedByTheTreeThanItHas) {
+  const Slots slots = take(12);
+  EXPECT_TRUE(fails(cache->insert({tokens(12)}, slots, {.owned_by_tree = 12}), kInvalid,
+                    "which holds 8 tokens of this key"));
+}
+
+TEST_F(BadInput, OwnedByTheTreeInsideAPage) {
+  const Slots slots = take(12);
+  EXPECT_TRUE(fails(cache->insert({tokens(12)}, slots, {.owned_by_tree = 6}), kInvalid,
+                    "multiple of the page size 4"));
+}
+
+TEST_F(BadInput, SlotsSaidToBeTheTreesThatAreNot) {
+  const Slots slots = take(12);
+  EXPECT_TRUE(
+      fails(cache->insert({tokens(12)}, slots, {.owned_by_tree = 8}), kInvalid, "the tree's"));
+}
+
+// ---- Capacity.
+
+TEST_F(BadInput, MoreTokensThanThePool) {
+  const Tokens key = tokens(100, 500);
+  Slots slots(100);
+  Request request{.key = {key}, .slots = slots};
+  EXPECT_TRUE(fails(cache->allocate(request, 0), ErrorCode::out_of_capacity, "needs 100 tokens"));
+}
+
+// ---- Handles.
+
+TEST_F(BadInput, AForeignMatch) {
+  TestCache other;
+  other.put(tokens(4));
+  EXPECT_TRUE(fails(cache->lock(other.match(tokens(4))), ErrorCode::stale_handle, "another cache"));
+}
+
+// ---- Requests.
+
+TEST_F(BadInput, ARequestWithMoreCachedThanTokens) {
+  const Tokens key = tokens(4);
+  Slots slots(4);
+  Request request{.key = {key}, .slots = slots};
+  request.cached_length = 8;
+  EXPECT_TRUE(fails(cache->checkpoint(request), kInvalid, "8 tokens cached of 4"));
+  EXPECT_TRUE(fails(cache->finish(request), kInvalid, "8 tokens cached of 4"));
+}
+
+TEST_F(BadInput, ACheckpointOfSlotsThatWereNeverAllocated) {
+  const Tokens key = tokens(8, 50);
+  Slots slots(8);
+  Request request{.key = {key}, .slots = slots};
+  EXPECT_TRUE(fails(cache->checkpoint(request), kInvalid, "slot 0 at position 0"));
+  EXPECT_FALSE(request.lease);
+  EXPECT_EQ(request.cached_length, 0u);
+}
+
+TEST_F(BadInput, AFinishWithANegativeToken) {
+  const Tokens key{50, 51, -52, 53};
+  Slots slots = take(4);
+  Request request{.key = {key}, .slots = slots};
+  EXPECT_TRUE(fails(cache->finish(request), kInvalid, "token -52 at position 2"));
+  EXPECT_EQ(request.slots.size(), 4u);
+}
+
+// ---- Broken contracts.
+
+TEST(PrefixCacheDeathTest, DestroyedWhileLeasesAreHeld) {
+  TestCache cache;
+  cache.put(tokens(4));
+  const Lease lease = cache.hold(tokens(4));
+  EXPECT_DEATH(cache.cache.reset(), "PrefixCache destroyed while 1 leases are held");
+}
+
+TEST(PrefixCacheDeathTest, SlotsOfTheTreeFreedBehindItsBack) {
+  EXPECT_DEATH(
+      {
+        TestCache cache;
+        cache.put(tokens(4));
+        cache.allocator->free(cache->all_slots());
+        cache->evict(4);
+      },
+      "free of page [0-9]+: it is already free");
+}
+
+TEST(PrefixCacheDeathTest, DuplicatesFreedAgainByTheCaller) {
+  TestCache cache({.page_size = 4});
+  cache.put(tokens(4));
+  const Slots slots = cache.take(4);
+  ASSERT_EQ(cache->insert({tokens(4)}, slots)->freed, 4u);
+  EXPECT_DEATH(cache.allocator->free(slots), "free of slot 8: its page 2 is already free");
+}
+
+TEST(PrefixCacheDeathTest, ARequestWhoseTailIsTheTrees) {
+  TestCache cache({.page_size = 4});
+  cache.put(tokens(4));
+  const Tokens key = tokens(3, 50);
+  Slots slots = cache->all_slots();
+  slots.resize(3);
+  Request request{.key = {key}, .slots = slots};
+  EXPECT_DEATH((void)cache->finish(request), "slot 4");
+}
+
+TEST(PrefixCacheDeathTest, ProbeOfABatchWithoutRoomForTheAnswers) {
+  TestCache cache;
+  const Tokens key = tokens(4);
+  const Key keys[] = {{key}, {key}};
+  std::size_t lengths[1];
+  EXPECT_DEATH(cache->probe(keys, lengths), "2 keys, room for 1 lengths");
+}
+
+TEST(PrefixCacheDeathTest, TheValueOfAnErrorNamesTheError) {
+  TestCache cache;
+  EXPECT_DEATH((void)cache->match({}).value(), "the key is empty \\(invalid argument\\)");
+}
+
+}  // namespace
+}  // namespace pando::testing

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Includes every public header and uses the cache once, as an engine outside this repository would.
+#include <pando/allocator.h>
+#include <pando/cache.h>
+#include <pando/chunk_cache.h>
+#include <pando/diagnostics.h>
+#include <pando/events.h>
+#include <pando/policy.h>
+#include <pando/request_table.h>
+#include <pando/result.h>
+#include <pando/slot_allocator.h>
+#include <pando/types.h>
+
+#include <cstdio>
+#include <vector>
+
+int main() {
+  auto allocator = *pando::PagedAllocator::create({.capacity_tokens = 64, .page_size = 4});
+  pando::CacheOptions options;
+  options.page_size = 4;
+  options.events = true;
+  auto cache = *pando::PrefixCache::create(options, *allocator);
+  const std::vector<pando::Token> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9};
+  std::vector<pando::SlotId> slots(tokens.size());
+  pando::Request request{.key = {tokens}, .slots = slots};
+  cache->allocate(request, 0).value();
+  cache->finish(request).value();
+  const std::size_t found = cache->match({tokens})->length;
+  std::printf("consumer: %zu of %zu tokens cached\n", found, tokens.size());
+  return found == 8 && cache->check().ok() ? 0 : 1;
+}

@@ -1,0 +1,32 @@
+# base/, index/ and cache/: unit and model tests.
+add_library(pando_test_support STATIC support/cache_model.cc support/reference_cache.cc)
+target_include_directories(pando_test_support PUBLIC ${PROJECT_SOURCE_DIR}/tests)
+target_link_libraries(pando_test_support PUBLIC pando PRIVATE fmt::fmt-header-only)
+pando_strict(pando_test_support)
+
+pando_test(cache_model_test LABEL model SOURCES cache/prefix_cache_model_test.cc
+           LIBRARIES pando_test_support rapidcheck)
+
+pando_test(cache_test LABEL unit SOURCES
+  cache/allocate_test.cc
+  cache/bad_input_test.cc
+  cache/events_test.cc
+  cache/evict_test.cc
+  cache/insert_test.cc
+  cache/inspect_test.cc
+  cache/lock_test.cc
+  cache/match_test.cc
+  cache/requests_test.cc)
+
+pando_test(base_test LABEL unit SOURCES
+  base/block_pool_test.cc
+  base/bulk_test.cc
+  base/namespace_test.cc
+  base/page_hash_test.cc)
+
+pando_test(index_test LABEL unit SOURCES index/eviction_order_test.cc index/policy_test.cc)
+
+pando_test(index_model_test LABEL model LIBRARIES rapidcheck SOURCES
+  index/branch_index_test.cc
+  index/child_table_test.cc
+  index/eviction_order_model_test.cc)
