@@ -1,5 +1,6 @@
 # base/, index/ and cache/: unit and model tests.
-add_library(pando_test_support STATIC support/cache_model.cc support/reference_cache.cc)
+add_library(pando_test_support STATIC support/cache_model.cc
+            support/cache_model_requests.cc support/reference_cache.cc)
 target_include_directories(pando_test_support PUBLIC ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(pando_test_support PUBLIC pando PRIVATE fmt::fmt-header-only)
 pando_strict(pando_test_support)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <utility>
@@ -18,7 +19,7 @@ constexpr std::size_t kWidth = 32;  // characters of the bar alone; the line fit
 constexpr const char* kEraseLine = "\r\x1b[K";
 
 std::string time_left(double seconds) {
-  const auto whole = static_cast<std::uint64_t>(seconds + 0.5);
+  const long whole = std::lround(seconds);
   if (whole < 60) return fmt::format("{} s left", whole);
   if (whole < 3600) return fmt::format("{} min {:02} s left", whole / 60, whole % 60);
   return fmt::format("{} h {:02} min left", whole / 3600, whole / 60 % 60);

@@ -109,7 +109,7 @@ Status replay(Setup& setup, bool quiet, ReplaySummary& summary) {
   const auto begin = Clock::now();
   {
     Progress progress("requests", !quiet);
-    const Status done = setup.replayer->run(*setup.workload, [&] {
+    Status done = setup.replayer->run(*setup.workload, [&] {
       const ReplayReport& report = setup.replayer->report();
       progress.update(setup.workload->progress(), report.served + report.refused);
     });

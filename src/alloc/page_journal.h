@@ -20,7 +20,7 @@ namespace pando {
 /// Empties a working buffer; keeps small memory for the next use and returns large memory.
 template <typename T>
 void clear_buffer(std::vector<T>& buffer) {
-  constexpr std::size_t kKeepBytes = 64 * 1024;
+  constexpr std::size_t kKeepBytes = std::size_t{64} * 1024;
   buffer.clear();
   if (buffer.capacity() * sizeof(T) > kKeepBytes) std::vector<T>().swap(buffer);
 }

@@ -28,7 +28,7 @@ constexpr std::size_t kLastChunk = std::size_t{2} << 20;
 void* BlockPool::alloc(std::size_t size_bytes) {
   if (!kPooling || size_bytes > kMaxPooled) {
     memory_bytes_ += size_bytes;
-    return ::operator new(size_bytes);
+    return ::operator new (size_bytes, std::align_val_t{kLine});
   }
   const std::size_t lines = (size_bytes + kLine - 1) / kLine;
   if (Free* block = free_[lines]) {
@@ -50,7 +50,7 @@ void* BlockPool::alloc(std::size_t size_bytes) {
 void BlockPool::free(void* block, std::size_t size_bytes) {
   if (!kPooling || size_bytes > kMaxPooled) {
     memory_bytes_ -= size_bytes;
-    ::operator delete(block);
+    ::operator delete (block, std::align_val_t{kLine});
     return;
   }
   Free*& list = free_[(size_bytes + kLine - 1) / kLine];

@@ -31,7 +31,7 @@ class BlockPool {
 
  private:
   static constexpr std::size_t kLine = 64;
-  static constexpr std::size_t kMaxPooled = 4096;
+  static constexpr std::size_t kMaxPooled = 16384;
   struct Free {
     Free* next;
   };

@@ -10,10 +10,11 @@ namespace pando {
 
 /// Aligned to a cache line, contents undefined. Throws std::bad_alloc.
 void* allocate_table(std::size_t size_bytes);
-void free_table(void* p);
+void free_table(void* table, std::size_t size_bytes);
 
 struct TableDeleter {
-  void operator()(void* p) const { free_table(p); }
+  std::size_t size_bytes = 0;
+  void operator()(void* table) const { free_table(table, size_bytes); }
 };
 /// An array whose elements are not constructed: whoever uses one first writes it.
 template <typename T>
@@ -22,7 +23,7 @@ using Table = std::unique_ptr<T[], TableDeleter>;
 template <typename T>
 Table<T> make_table(std::size_t n) {
   static_assert(alignof(T) <= 64);
-  return Table<T>(static_cast<T*>(allocate_table(n * sizeof(T))));
+  return Table<T>(static_cast<T*>(allocate_table(n * sizeof(T))), TableDeleter{n * sizeof(T)});
 }
 
 }  // namespace pando

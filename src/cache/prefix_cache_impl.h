@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What PrefixCache is made of: the index decides, the ledger returns slots, the log records. The
-// public calls are in prefix_cache.cc, those on whole requests in requests.cc.
+// public calls are in prefix_cache.cc and insert.cc, those on whole requests in requests.cc.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,10 @@
 #include "pando/cache.h"
 
 namespace pando {
+
+/// An error that names the first negative one of tokens[from, to), if there is one.
+Status refuse_negative(std::span<const Token> tokens, std::size_t from, std::size_t to,
+                       const char* caller);
 
 struct PrefixCache::Impl {
   Impl(const CacheOptions& options, SlotLedger ledger, std::unique_ptr<EvictionPolicy> policy);

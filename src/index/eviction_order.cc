@@ -194,6 +194,11 @@ void EvictionOrder::add_child(Step* path, int level, const Entry& low, Block chi
 
 void EvictionOrder::erase(const EvictionKey& key, NodeIndex node) {
   const Entry entry{key, node};
+  if (first_->size() > kLeafRoom / 4 && first_->entries[first_->begin] == entry) {
+    ++first_->begin;  // a victim: no need to search
+    --size_;
+    return;
+  }
   Step path[kMaxHeight];
   Leaf* leaf = descend(entry, path);
   Entry* const begin = leaf->entries + leaf->begin;

@@ -15,6 +15,7 @@
 // the nodes whose state changes; evict is O(log leaves) per victim.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -148,7 +149,7 @@ class RadixIndex {
   const std::size_t page_size_;
   const std::size_t overlap_;  // raw tokens a page reads beyond its units: 1 for bigram keys
   const bool with_hashes_;
-  const std::uint64_t seed_;
+  std::array<std::uint64_t, 24> secret_;  // of the hash that finds children
   std::unique_ptr<EvictionPolicy> policy_;
   NodeSlab nodes_;
   SegmentStore segments_;

@@ -6,11 +6,8 @@
 
 namespace pando {
 
-static_assert(sizeof(Segment) % alignof(Token) == 0);
-
 std::size_t SegmentStore::block_bytes(std::uint32_t num_pages) const {
-  return sizeof(Segment) + num_pages * sizeof(std::uint32_t) +
-         num_tokens(num_pages) * sizeof(Token);
+  return Segment::tokens_offset(num_pages) + num_tokens(num_pages) * sizeof(Token);
 }
 
 Segment* SegmentStore::create(std::uint32_t num_pages, bool with_hashes) {

@@ -103,9 +103,9 @@ Status Replayer::serve(const ReplayRequest& request) {
   running.key.tokens = request.tokens.first(running.cached_length);
   running.slots = running.slots.first(running.cached_length);
 
-  const Status computed = compute(running, request);
+  Status computed = compute(running, request);
   // What was computed before room ran out is worth keeping.
-  const Status finished = timed(Operation::finish, [&] { return cache_->finish(running); });
+  Status finished = timed(Operation::finish, [&] { return cache_->finish(running); });
   if (!finished) return finished;
   if (computed) {
     count_served(request, *match);
@@ -133,7 +133,7 @@ Status Replayer::prefill(Request& running, const ReplayRequest& request) {
     if (Status room = grow(running, request, length, Operation::allocate); !room) return room;
     if (!options_.chunk_tokens) continue;
     // `chunked` for the last chunk too: the request counts as a hit once, when it finishes.
-    const Status kept =
+    Status kept =
         timed(Operation::checkpoint, [&] { return cache_->checkpoint(running, /*chunked=*/true); });
     if (!kept) return kept;
   }
@@ -158,7 +158,7 @@ Status Replayer::grow(Request& running, const ReplayRequest& request, std::size_
   const std::size_t from = running.slots.size();
 
   running.slots = std::span(slots_).first(length);
-  const Status room = timed(operation, [&] { return cache_->allocate(running, from); });
+  Status room = timed(operation, [&] { return cache_->allocate(running, from); });
   if (!room) running.slots = running.slots.first(from);
   running.key.tokens = request.tokens.first(running.slots.size());
 
