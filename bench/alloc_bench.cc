@@ -6,7 +6,6 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -16,6 +15,7 @@
 #include <set>
 #include <vector>
 
+#include "limit.h"
 #include "pando/allocator.h"
 
 namespace pando {
@@ -67,10 +67,8 @@ std::vector<PageId> opened_pages(const Slots& slots) {
 class Ratio {
  public:
   template <typename Work>
-  static double seconds(Work work) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  static double nanoseconds(Work work) {
+    return bench::time_each(1, [&](std::size_t) { work(); });
   }
 
   void add(double work, double limit) {
@@ -79,16 +77,11 @@ class Ratio {
   }
 
   void report(benchmark::State& state) {
-    if (!work_.empty()) state.counters["limit_ratio"] = median(work_) / median(limit_);
+    if (!work_.empty())
+      state.counters["limit_ratio"] = bench::median(work_) / bench::median(limit_);
   }
 
  private:
-  static double median(std::vector<double>& times) {
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    return *middle;
-  }
-
   std::vector<double> work_;
   std::vector<double> limit_;
 };
@@ -136,14 +129,14 @@ void alloc_extend(benchmark::State& state) {
   while (state.KeepRunningBatch(kBatch)) {
     state.PauseTiming();
     for (Growth& growth : growths) growth.undo(*allocator);
-    const double limit = Ratio::seconds([&] {
+    const double limit = Ratio::nanoseconds([&] {
       for (std::size_t i = 0; i < kBatch; ++i) {
         std::memcpy(growths[i].out.data(), sources[i].data(), sources[i].size() * sizeof(SlotId));
         benchmark::ClobberMemory();
       }
     });
     state.ResumeTiming();
-    ratio.add(Ratio::seconds([&] {
+    ratio.add(Ratio::nanoseconds([&] {
                 for (Growth& growth : growths) growth.extend(*allocator);
               }),
               limit);
@@ -182,14 +175,14 @@ void alloc_decode(benchmark::State& state) {
     for (std::size_t step = 1; step <= kBatch; ++step) {
       allocator->free_pages(opened_pages(out[step]));
     }
-    const double limit = Ratio::seconds([&] {
+    const double limit = Ratio::nanoseconds([&] {
       for (std::size_t step = 1; step <= kBatch; ++step) {
         std::memcpy(copy[step].data(), out[step - 1].data(), kRequests * sizeof(SlotId));
         benchmark::ClobberMemory();
       }
     });
     state.ResumeTiming();
-    ratio.add(Ratio::seconds(decode), limit);
+    ratio.add(Ratio::nanoseconds(decode), limit);
   }
   ratio.report(state);
 }
@@ -222,7 +215,7 @@ void free_tokens(benchmark::State& state) {
   while (state.KeepRunningBatch(kBatch)) {
     state.PauseTiming();
     hold();
-    const double limit = Ratio::seconds([&] {
+    const double limit = Ratio::nanoseconds([&] {
       for (const Slots& slots : held) {
         std::int64_t total = 0;
         for (const SlotId slot : slots) total += index_of(slot);
@@ -230,7 +223,7 @@ void free_tokens(benchmark::State& state) {
       }
     });
     state.ResumeTiming();
-    ratio.add(Ratio::seconds(release), limit);
+    ratio.add(Ratio::nanoseconds(release), limit);
   }
   state.counters["tokens"] = static_cast<double>(held[0].size());
   ratio.report(state);
