@@ -4,8 +4,9 @@
 // which for cold blocks costs several cache misses: half of the time of an eviction.)
 //
 // Blocks are whole cache lines, aligned to them. What is free stays with its size class until the
-// pool goes; blocks above kMaxPooled come from the heap. With the address sanitizer all do, so that
-// it can watch them.
+// pool goes, so only small ones are pooled: blocks above kMaxPooled come from the heap, where the
+// merging costs little beside what they hold. With the address sanitizer all do, so that it can
+// watch them.
 #pragma once
 
 #include <array>
@@ -30,13 +31,12 @@ class BlockPool {
   std::size_t memory_bytes() const { return memory_bytes_; }
 
  private:
-  static constexpr std::size_t kLine = 64;
-  static constexpr std::size_t kMaxPooled = 16384;
+  static constexpr std::size_t kMaxPooled = 1024;
   struct Free {
     Free* next;
   };
 
-  std::array<Free*, kMaxPooled / kLine + 1> free_ = {};  // by size in lines
+  std::array<Free*, kMaxPooled / 64 + 1> free_ = {};  // by size in lines
   std::vector<Table<std::byte>> chunks_;
   std::byte* chunk_at_ = nullptr;  // the unused rest of the last chunk
   std::size_t chunk_left_ = 0;
