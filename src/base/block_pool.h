@@ -36,7 +36,7 @@ class BlockPool {
     Free* next;
   };
 
-  std::array<Free*, kMaxPooled / 64 + 1> free_ = {};  // by size in lines
+  std::array<Free*, kMaxPooled / kCacheLine + 1> free_ = {};  // by size in lines
   std::vector<Table<std::byte>> chunks_;
   std::byte* chunk_at_ = nullptr;  // the unused rest of the last chunk
   std::size_t chunk_left_ = 0;

@@ -11,7 +11,7 @@
 namespace pando {
 namespace {
 
-constexpr std::align_val_t kLine{64};
+constexpr std::align_val_t kLine{kCacheLine};
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 std::size_t whole_huge_pages(std::size_t size_bytes) {

@@ -8,6 +8,8 @@
 
 namespace pando {
 
+inline constexpr std::size_t kCacheLine = 64;
+
 /// Aligned to a cache line, contents undefined. Throws std::bad_alloc.
 void* allocate_table(std::size_t size_bytes);
 void free_table(void* table, std::size_t size_bytes);
@@ -22,7 +24,7 @@ using Table = std::unique_ptr<T[], TableDeleter>;
 
 template <typename T>
 Table<T> make_table(std::size_t n) {
-  static_assert(alignof(T) <= 64);
+  static_assert(alignof(T) <= kCacheLine);
   return Table<T>(static_cast<T*>(allocate_table(n * sizeof(T))), TableDeleter{n * sizeof(T)});
 }
 

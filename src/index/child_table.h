@@ -49,12 +49,12 @@ class ChildTable {
     NodeIndex node;
   };
   static constexpr std::uint32_t kEntries = 7;
-  struct alignas(64) Bucket {
+  struct alignas(kCacheLine) Bucket {
     Entry entries[kEntries];
     std::uint32_t count;
     std::uint32_t overflow;  // in overflow_; 0: none
   };
-  static_assert(sizeof(Bucket) == 64);
+  static_assert(sizeof(Bucket) == kCacheLine);
 
   // Segment 0 holds buckets [0, kFirst), segment k >= 1 holds [kFirst << (k-1), kFirst << k).
   static constexpr std::uint32_t kFirst = 16;

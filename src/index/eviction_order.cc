@@ -92,9 +92,9 @@ NodeIndex EvictionOrder::peek(std::size_t ahead) const {
 }
 
 const void* EvictionOrder::line_ahead() const {
-  constexpr std::size_t kLines = (sizeof(Leaf) + 63) / 64;
+  constexpr std::size_t kLines = (sizeof(Leaf) + kCacheLine - 1) / kCacheLine;
   const auto* next = reinterpret_cast<const char*>(first_->next);
-  return next == nullptr ? nullptr : next + 64 * (first_->size() % kLines);
+  return next == nullptr ? nullptr : next + kCacheLine * (first_->size() % kLines);
 }
 
 // path[level] is the step taken at that level; path[height_] is the root's.

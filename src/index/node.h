@@ -32,7 +32,7 @@ struct NamespaceInfo {
   std::optional<PageHash> chain_start;
 };
 
-struct alignas(64) Node {
+struct alignas(kCacheLine) Node {
   // First line: all that a walk down needs.
   std::uint32_t hash = 0;      // of (parent, first page), or of the namespace for a root
   NodeIndex parent = kNoNode;  // kNoNode for a root; for a free node, the next free one
@@ -61,7 +61,7 @@ struct alignas(64) Node {
   /// Evicted first: nothing below, nobody holds it.
   bool is_candidate() const { return num_children == 0 && locks == 0 && !is_root(); }
 };
-static_assert(sizeof(Node) == 128);
+static_assert(sizeof(Node) == 2 * kCacheLine);
 
 /// Nodes in chunks that never move; freed ones are reused last in, first out. O(1).
 class NodeSlab {

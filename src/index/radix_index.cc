@@ -266,7 +266,7 @@ void RadixIndex::leave_order(NodeIndex index) {
   if (const NodeIndex i = order_.peek(12)) {
     const auto* lines = reinterpret_cast<const char*>(&nodes_[i]);
     __builtin_prefetch(lines);
-    __builtin_prefetch(lines + 64);
+    __builtin_prefetch(lines + kCacheLine);
   }
   if (const NodeIndex i = order_.peek(8)) {
     const Node& node = nodes_[i];
@@ -365,12 +365,6 @@ const PageHash* RadixIndex::parent_hash(const Node& node) const {
   const Node& parent = nodes_[node.parent];
   if (!parent.is_root()) return hashes(parent) + parent.num_pages - 1;
   return parent.info->chain_start ? &*parent.info->chain_start : nullptr;
-}
-
-const NamespaceInfo& RadixIndex::namespace_of(const Node& node) const {
-  const Node* at = &node;
-  while (!at->is_root()) at = &nodes_[at->parent];
-  return *at->info;
 }
 
 Sizes RadixIndex::sizes() const {

@@ -106,7 +106,6 @@ class RadixIndex {
   }
   /// The hash of the page before `node`'s first; nullptr at a chain's start.
   const PageHash* parent_hash(const Node& node) const;
-  const NamespaceInfo& namespace_of(const Node& node) const;
 
   std::size_t page_size() const { return page_size_; }
   /// Whole pages of a key; 0 for one shorter than a page.

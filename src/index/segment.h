@@ -33,8 +33,8 @@ struct Segment {
   }
   /// Tokens begin on a cache line: comparing them is most of a walk.
   static std::size_t tokens_offset(std::uint32_t num_pages) {
-    constexpr std::size_t kLine = 64;
-    return (sizeof(Segment) + num_pages * sizeof(std::uint32_t) + kLine - 1) / kLine * kLine;
+    return (sizeof(Segment) + num_pages * sizeof(std::uint32_t) + kCacheLine - 1) / kCacheLine *
+           kCacheLine;
   }
 };
 

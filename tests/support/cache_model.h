@@ -92,7 +92,6 @@ class CacheModel {
   bool make_room(std::size_t num_pages);
   std::vector<SlotId> take_pages(std::size_t num_pages);
   void expect_freed(const std::vector<std::uint32_t>& pages);
-  void expect_evicted(std::size_t num_pages);
   void compare();
   void replay_events();
 
