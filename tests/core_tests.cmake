@@ -1,5 +1,5 @@
 # base/, index/ and cache/: unit and model tests.
-add_library(pando_test_support STATIC support/cache_model.cc
+add_library(pando_test_support STATIC support/cache_model.cc support/cache_model_keys.cc
             support/cache_model_requests.cc support/reference_cache.cc)
 target_include_directories(pando_test_support PUBLIC ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(pando_test_support PUBLIC pando PRIVATE fmt::fmt-header-only)
@@ -17,7 +17,10 @@ pando_test(cache_test LABEL unit SOURCES
   cache/inspect_test.cc
   cache/lock_test.cc
   cache/match_test.cc
-  cache/requests_test.cc)
+  cache/requests_test.cc
+  cache/state_test.cc
+  cache/window_requests_test.cc
+  cache/window_test.cc)
 
 pando_test(base_test LABEL unit SOURCES
   base/block_pool_test.cc

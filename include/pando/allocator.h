@@ -108,8 +108,15 @@ class PagedAllocator {
 
  private:
   friend class AllocatorState;
+  friend class WindowAllocator;
   struct Impl;
   explicit PagedAllocator(std::unique_ptr<Impl> impl);
+  /// The pages that alloc_extend and alloc_decode will take, or why they will refuse.
+  Result<std::size_t> plan_extend(std::span<const std::size_t> prefix_lens,
+                                  std::span<const std::size_t> seq_lens,
+                                  std::span<const SlotId> last_slots, std::size_t out_size) const;
+  Result<std::size_t> plan_decode(std::span<const std::size_t> seq_lens,
+                                  std::span<const SlotId> last_slots, std::size_t out_size) const;
   void drop_state(std::size_t mark);
 
   std::unique_ptr<Impl> impl_;

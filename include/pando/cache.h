@@ -6,6 +6,10 @@
 // Life of a request: start (match + lock + slots) -> allocate_extend -> forward -> checkpoint after
 // each chunk -> finish. docs/tour.md follows one through the files.
 //
+// Hybrid models switch on components that a node may have beside its full-attention side: a window
+// (sliding-window layers) and a snapshot of state (recurrent layers). A match then ends where all
+// agree. A node that lost one of them is a tombstone; it goes when nothing is left below it.
+//
 // Every slot has one owner: the allocator, a request, or the tree; check() proves it.
 // A cache belongs to one thread. Bad input is refused and changes nothing.
 #pragma once
@@ -23,9 +27,21 @@
 #include "pando/events.h"
 #include "pando/policy.h"
 #include "pando/result.h"
+#include "pando/state_allocator.h"
 #include "pando/types.h"
+#include "pando/window_allocator.h"
 
 namespace pando {
+
+/// Which snapshots of recurrent state stay when a path grows beyond them.
+struct StateOptions {
+  static constexpr std::size_t kOnlyEnds = SIZE_MAX;
+  /// A snapshot with a newer one below it stays if it is at least this many tokens behind the one
+  /// before it (or the start), or where paths branch. 0 keeps all; kOnlyEnds keeps those at ends.
+  std::size_t snapshot_interval = 0;
+  /// At most so many on the path of an insert: the shallowest go first, branching points last.
+  std::size_t max_per_path = SIZE_MAX;
+};
 
 struct CacheOptions {
   std::size_t page_size = 1;  ///< any power of two; that of the allocator
@@ -36,6 +52,11 @@ struct CacheOptions {
   bool partial_pages = true;       ///< report, and hold, further tokens that agree inside a page
   /// Seeds the table that finds children. Random unless given; the tree does not depend on it.
   std::optional<std::uint64_t> hash_seed = {};
+  /// Tokens that a sliding-window layer looks back, at least a page. Needs a WindowAllocator, or an
+  /// engine's slots that have a window side.
+  std::optional<std::size_t> window = {};
+  /// For models with recurrent layers. Needs a StateAllocator.
+  std::optional<StateOptions> state = {};
 
   Status validate() const;
 };
@@ -46,6 +67,8 @@ enum class MatchEnd {
   no_such_child,      ///< the next page was never stored, or was evicted
   page_boundary,      ///< every whole page is cached; the rest of the key does not fill one
   namespace_unknown,  ///< nothing is cached in this namespace
+  window_gone,        ///< more is cached, but the window that ends there is not
+  no_snapshot,        ///< more is cached, but there is no snapshot of the state there
   disabled,           ///< this cache keeps nothing
 };
 std::string_view to_string(MatchEnd end);
@@ -55,6 +78,13 @@ struct Match {
   std::size_t length = 0;  ///< tokens, a multiple of the page size
   MatchEnd end = MatchEnd::no_such_child;
   NodeId node = {};  ///< ends exactly at `length`; nothing when length is 0
+
+  /// Tokens that the tree has of this key; beyond `length`, a component is missing. With a state
+  /// component this is the branching point: a snapshot taken here lets the next such prompt start
+  /// here.
+  std::size_t agreed_length = 0;
+  /// State component: copy this snapshot, while a lease on the match is held, and compute on.
+  StateSlot snapshot = {};
 
   /// Inside the next page, this many tokens agree too, in slots [partial_slot, + partial_length):
   /// their rows may be copied instead of computed while a lease on this match is held.
@@ -67,7 +97,8 @@ struct Match {
 
 class PrefixCache;
 
-/// Keeps a matched path in place until released. Move-only. Must not outlive its cache.
+/// Keeps a matched path in place until released: the nodes up to the root, of the window what the
+/// next token can see, and the snapshot. Move-only. Must not outlive its cache.
 class [[nodiscard]] Lease {
  public:
   Lease() = default;
@@ -78,15 +109,25 @@ class [[nodiscard]] Lease {
   void release();
   /// Lets go of the partly matched page alone, once its rows are copied.
   void release_partial();
+  /// Lets go of the window alone, once it is behind what the request looks at. An error if this
+  /// lease does not hold one (any more).
+  Status release_window();
+  /// Lets go of the snapshot alone, once it is copied. An error if there is none (any more).
+  Status release_snapshot();
   /// False for an empty lease: nothing was matched.
-  explicit operator bool() const { return static_cast<bool>(node_) || static_cast<bool>(partial_); }
-  NodeId node() const { return node_; }
+  explicit operator bool() const { return path_.node || partial_.node; }
+  NodeId node() const { return path_.node; }
 
  private:
   friend class PrefixCache;
+  struct Hold {
+    NodeId node = {};
+    std::optional<std::uint32_t> window_from = {};  // first page whose window is held
+    bool snapshot = false;
+  };
   PrefixCache* cache_ = nullptr;
-  NodeId node_;
-  NodeId partial_;
+  Hold path_;
+  Hold partial_;
 };
 
 struct InsertOptions {
@@ -95,12 +136,19 @@ struct InsertOptions {
   std::size_t owned_by_tree = 0;
   std::int32_t priority = 0;  ///< raises the whole path to at least this
   bool chunked = false;       ///< a part of a prefill: does not count as a hit
+
+  /// Window component: the caller's own slots before this position, a multiple of the page size,
+  /// have given back their window side.
+  std::size_t window_released = 0;
+  /// State component: the state after the last whole page of the key. The tree takes it.
+  StateSlot snapshot = {};
 };
 
 struct Inserted {
   std::size_t length = 0;  ///< tokens of the key now in the tree; the tail after it is the caller's
   std::size_t existing = 0;  ///< of these, were there before
-  std::size_t freed = 0;     ///< duplicate slots given back
+  std::size_t freed = 0;     ///< slots given back: the caller's duplicates, or those they replace
+  std::size_t revived = 0;   ///< tokens that have a window again
   NodeId node = {};          ///< ends at `length`
 };
 
@@ -112,15 +160,41 @@ struct Request {
 
   std::size_t cached_length = 0;  ///< slots[0, cached_length) are the tree's, held by `lease`
   Lease lease = {};
+
+  /// Window component: own slots before this have given back their window side (release_window).
+  std::size_t window_released = 0;
+  /// State component: the state after `snapshot_length` tokens (whole pages). Set both before
+  /// checkpoint or finish, which give it to the tree, and what is cached ends there.
+  StateSlot snapshot = {};
+  std::size_t snapshot_length = 0;
 };
 
-/// Takes slots that the cache lets go of, when the engine has an allocator of its own. Called once
-/// per cache operation with everything that became free. Must not call back into the cache.
+/// Takes slots that the cache lets go of. Must not call back into the cache.
 using SlotSink = std::function<void(std::span<const SlotId>)>;
 
+/// Slots of an engine that has an allocator of its own. Each function is called at most once per
+/// cache operation (dropping a lease is one), in the order move_window, free_window, free.
+struct EngineSlots {
+  std::size_t max_slots = 0;  ///< slots are numbered below this
+  SlotSink free;              ///< with the window side, where they have one
+  SlotSink free_window = {};  ///< only the window side; needed with a window, as the next
+  /// The window slots of from[i] belong to to[i] from now on, which has none.
+  std::function<void(std::span<const SlotId> from, std::span<const SlotId> to)> move_window = {};
+};
+
+/// What to free at least.
+struct EvictGoal {
+  std::size_t tokens = 0;
+  std::size_t window_tokens = 0;
+  std::size_t snapshots = 0;
+};
+
+/// What was freed, by whatever way: a leaf goes with its window and its snapshot.
 struct EvictResult {
-  std::size_t tokens = 0;  ///< given back, whole pages
-  std::size_t nodes = 0;   ///< that left the tree; a trimmed one stays
+  std::size_t tokens = 0;  ///< whole pages
+  std::size_t window_tokens = 0;
+  std::size_t snapshots = 0;
+  std::size_t nodes = 0;  ///< that left the tree; a trimmed one, or a new tombstone, stays
 };
 
 /// Totals since creation or reset(), in tokens unless said otherwise.
@@ -129,42 +203,55 @@ struct CacheStats {
   std::uint64_t duplicate_tokens = 0;  ///< that the tree had already; their slots were freed
   std::uint64_t evicted_tokens = 0;
   std::uint64_t evicted_nodes = 0;
+  std::uint64_t evicted_window_tokens = 0;
+  std::uint64_t evicted_snapshots = 0;  ///< counted in snapshots
+  std::uint64_t revived_tokens = 0;
 };
 
 class PrefixCache {
  public:
-  /// Over Pando's allocator, which must outlive the cache.
+  /// Over Pando's allocators, or an engine's own slots. Snapshots live in `states`, if the options
+  /// ask for them. Whatever is given by reference or pointer must outlive the cache.
   static Result<std::unique_ptr<PrefixCache>> create(const CacheOptions& options,
                                                      PagedAllocator& allocator,
-                                                     std::unique_ptr<EvictionPolicy> policy = {});
-  /// Over an engine's own slots, numbered below `max_slots`.
-  static Result<std::unique_ptr<PrefixCache>> create(const CacheOptions& options, SlotSink sink,
-                                                     std::size_t max_slots,
-                                                     std::unique_ptr<EvictionPolicy> policy = {});
+                                                     std::unique_ptr<EvictionPolicy> policy = {},
+                                                     StateAllocator* states = nullptr);
+  static Result<std::unique_ptr<PrefixCache>> create(const CacheOptions& options,
+                                                     WindowAllocator& allocator,
+                                                     std::unique_ptr<EvictionPolicy> policy = {},
+                                                     StateAllocator* states = nullptr);
+  static Result<std::unique_ptr<PrefixCache>> create(const CacheOptions& options, EngineSlots slots,
+                                                     std::unique_ptr<EvictionPolicy> policy = {},
+                                                     StateAllocator* states = nullptr);
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  /// The longest cached prefix of `key`. Its slots go to the front of `slots`, which is empty (not
-  /// wanted) or has room for every token. Counts as a use: may split a node at the match's end and
-  /// makes the path the most recent. Tokens are looked at as far as they agree and one page beyond.
-  /// Cost: one comparison of the tokens, one copy of the slots.
+  /// The longest cached prefix of `key` on whose end all components agree. Its slots go to the
+  /// front of `slots`, which is empty (not wanted) or has room for every token. Counts as a use:
+  /// may split a node at the match's end and makes the path the most recent. Tokens are looked at
+  /// as far as they agree and one page beyond. Cost: one comparison of the tokens, one copy of the
+  /// slots.
   Result<Match> match(const Key& key, std::span<SlotId> slots = {});
 
   /// The length match() would give, changing nothing.
   std::size_t probe(const Key& key) const;
   void probe(std::span<const Key> keys, std::span<std::size_t> lengths) const;
 
-  /// Holds a match in place. An error if it has gone since.
+  /// Holds a match in place. An error if it, its window or its snapshot has gone since.
   Result<Lease> lock(const Match& match);
 
   /// Gives the tree a key and its slots (one per token). It takes the whole pages; of those it has
-  /// already, the caller's duplicates are freed. The unaligned tail stays the caller's.
+  /// already, the caller's duplicates are freed; but where the tree's have lost their window and
+  /// the caller's have it, the caller's take their place (or, where someone reads the tree's, their
+  /// window is moved over). The unaligned tail stays the caller's.
   Result<Inserted> insert(const Key& key, std::span<const SlotId> slots,
                           const InsertOptions& options = {});
 
-  /// Frees at least `num_tokens`, rounded up to whole pages, or less when no more is evictable.
-  EvictResult evict(std::size_t num_tokens);
+  /// Frees at least what is asked, rounded up to whole pages, or less when no more is evictable:
+  /// first leaves for `tokens`, then windows and snapshots of any node.
+  EvictResult evict(const EvictGoal& goal);
+  EvictResult evict(std::size_t num_tokens) { return evict(EvictGoal{.tokens = num_tokens}); }
 
   /// For a request that holds nothing yet: matches (leaving at least one token to compute), locks,
   /// and writes the slots of what is cached.
@@ -174,10 +261,23 @@ class PrefixCache {
   Status allocate(Request& request, std::size_t from);
   /// Inserts what is computed so far, swaps duplicate slots for the tree's, moves the lease.
   Status checkpoint(Request& request, bool chunked = false);
-  /// Inserts (or not), frees duplicates and the tail, drops the lease. The request holds nothing.
+  /// Inserts (or not), frees duplicates, the tail and a snapshot that was not taken, drops the
+  /// lease. The request holds nothing.
   Status finish(Request& request, bool insert = true);
 
-  /// As PagedAllocator's, after evicting exactly what is missing.
+  /// With `num_tokens` computed, gives back the window side of the request's own slots that no
+  /// token to come can see, in whole pages, and lets go of the lease's window once that lies
+  /// behind. The last whole page keeps the window that a match of it will need. Returns the tokens
+  /// given back.
+  Result<std::size_t> release_window(Request& request, std::size_t num_tokens);
+  /// The same for a batch; nothing happens unless all are valid.
+  Result<std::size_t> release_window(std::span<Request* const> requests,
+                                     std::span<const std::size_t> num_tokens);
+
+  /// A state slot, after evicting a snapshot if none is free.
+  Result<StateSlot> allocate_state();
+
+  /// As the allocators', after evicting exactly what is missing.
   Status allocate_extend(std::span<const std::size_t> prefix_lens,
                          std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
                          std::span<SlotId> out);
@@ -187,7 +287,7 @@ class PrefixCache {
   /// Empties the tree and gives back its slots. Refused while leases are held.
   Status reset();
 
-  Sizes sizes() const;
+  Sizes sizes(ComponentKind kind = ComponentKind::full) const;
   const CacheOptions& options() const;
   CacheStats stats() const;
   std::size_t num_nodes() const;
@@ -206,7 +306,7 @@ class PrefixCache {
   friend class Lease;
   struct Impl;
   explicit PrefixCache(std::unique_ptr<Impl> impl);
-  void unlock(NodeId node);
+  void unlock(std::span<Lease::Hold* const> holds);
 
   std::unique_ptr<Impl> impl_;
 };

@@ -18,6 +18,15 @@ class ChunkCache {
     options.disabled = true;
     return PrefixCache::create(options, allocator);
   }
+  /// For a model with sliding-window layers: release_window works as ever.
+  static Result<std::unique_ptr<PrefixCache>> create(WindowAllocator& allocator,
+                                                     std::size_t window) {
+    CacheOptions options;
+    options.page_size = allocator.page_size();
+    options.disabled = true;
+    options.window = window;
+    return PrefixCache::create(options, allocator);
+  }
 };
 
 }  // namespace pando

@@ -24,6 +24,16 @@ enum class PageId : std::uint32_t {};
 constexpr std::int64_t index_of(SlotId slot) { return static_cast<std::int64_t>(slot); }
 constexpr std::uint32_t index_of(PageId page) { return static_cast<std::uint32_t>(page); }
 
+/// Where one snapshot of recurrent state lives: slot `index` of the pool with this id. A
+/// default-constructed one names nothing.
+struct StateSlot {
+  std::uint32_t index = 0;
+  std::uint32_t pool = 0;
+
+  explicit operator bool() const { return pool != 0; }
+  friend bool operator==(StateSlot, StateSlot) = default;
+};
+
 /// Names a tree node. The generation makes a handle to a node that has since gone an error, not a
 /// crash. A default-constructed id names nothing.
 struct NodeId {
@@ -53,7 +63,11 @@ struct NamespaceParts {
 /// gives the empty namespace, whose page hashes are those of a cache without namespaces.
 std::string make_namespace(const NamespaceParts& parts);
 
-/// A share of the cache, in tokens. `evictable + protected_tokens == total`.
+/// What a node of the tree may hold: KV of the full-attention layers, which every node has; KV of
+/// the sliding-window layers; a snapshot of the recurrent layers at its end.
+enum class ComponentKind { full, window, state };
+
+/// A share of the cache, in tokens (state: in snapshots). `evictable + protected_tokens == total`.
 struct Sizes {
   std::size_t evictable = 0;
   std::size_t protected_tokens = 0;

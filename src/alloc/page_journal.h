@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the paged allocator changed since its oldest held state, so that a state can be restored by
-// undoing in reverse. Private to PagedAllocator.
+// What an allocator changed page by page since its oldest held state, so that a state can be
+// restored by undoing in reverse. Private to the allocators; each says what it must know of a
+// change.
 //
 // Invariant: states are in order of age, their positions ascend, and the journal reaches back at
 // least to the oldest. Nothing is recorded while no state is held. A state is named by a number
@@ -25,10 +26,9 @@ void clear_buffer(std::vector<T>& buffer) {
   if (buffer.capacity() * sizeof(T) > kKeepBytes) std::vector<T>().swap(buffer);
 }
 
+template <typename Change>
 class PageJournal {
  public:
-  enum class Change : std::uint32_t { take, put };
-
   bool active() const { return !states_.empty(); }
   bool holds(std::size_t state) const { return find(state) != states_.size(); }
 

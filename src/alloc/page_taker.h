@@ -17,6 +17,9 @@
 
 namespace pando {
 
+/// What PagedAllocator must know of a change to undo it.
+enum class PageChange : std::uint32_t { take, put };
+
 /// first, first + 1, ... The stride of constant length compiles to vector stores that do not wait
 /// for one another: twice as fast as the plain loop.
 inline SlotId* write_run(SlotId* out, std::int64_t first, std::size_t length) {
@@ -32,7 +35,8 @@ inline SlotId* write_run(SlotId* out, std::int64_t first, std::size_t length) {
 /// Takes `num_pages` free pages, in small batches, and hands them out one by one.
 class PageTaker {
  public:
-  PageTaker(const PageLayout& layout, FreePages& free, PageJournal& journal, std::size_t num_pages)
+  PageTaker(const PageLayout& layout, FreePages& free, PageJournal<PageChange>& journal,
+            std::size_t num_pages)
       : layout_(layout), free_(free), journal_(journal), left_(num_pages) {}
 
   std::int64_t next_first_slot() {
@@ -80,12 +84,12 @@ class PageTaker {
     left_ -= end_;
     const std::span<std::uint32_t> pages(batch_.data(), end_);
     free_.take(pages);
-    if (journal_.active()) journal_.record(PageJournal::Change::take, pages);
+    if (journal_.active()) journal_.record(PageChange::take, pages);
   }
 
   const PageLayout layout_;  // a copy: stores to slots then do not make it reload
   FreePages& free_;
-  PageJournal& journal_;
+  PageJournal<PageChange>& journal_;
   std::size_t left_;
   std::size_t next_ = 0;
   std::size_t end_ = 0;

@@ -38,7 +38,6 @@ struct PagedAllocator::Impl {
   GrowthPlanner planner() const { return {layout, free}; }
   PageTaker taker(std::size_t pages) { return {layout, free, journal, pages}; }
 
-  std::size_t end_of_run(std::span<const SlotId> slots, std::size_t i, std::size_t page) const;
   std::optional<std::size_t> collect(std::span<const SlotId> slots);
   void collect(std::size_t page) {
     if (collected.empty() || collected.back() != page) {
@@ -49,34 +48,13 @@ struct PagedAllocator::Impl {
 
   const PageLayout layout;
   FreePages free;
-  PageJournal journal;
+  PageJournal<PageChange> journal;
   std::size_t num_state_handles = 0;  // AllocatorState objects, those given up included
   std::vector<std::uint32_t> collected;
   bool group_open = false;
 };
 
 // ---- Freeing: collect and verify first, apply after.
-
-/// The first index after i, which is in `page`, whose slot is outside it: one compare per slot.
-/// Large pages are read in strides without a branch, which compile to vector code (stride 8 does
-/// not).
-std::size_t PagedAllocator::Impl::end_of_run(std::span<const SlotId> slots, std::size_t i,
-                                             std::size_t page) const {
-  constexpr std::size_t kStride = 32;
-  const std::size_t page_size = layout.page_size;
-  const std::int64_t first = layout.first_slot(page);
-  const auto outside = [&](std::size_t k) {
-    return static_cast<std::uint64_t>(index_of(slots[k]) ^ first);  // >= page_size when outside
-  };
-  while (kStride <= page_size && i + kStride <= slots.size() && outside(i) < page_size) {
-    std::uint64_t any = 0;
-    for (std::size_t k = 0; k < kStride; ++k) any |= outside(i + k);
-    if (any >= page_size) break;
-    i += kStride;
-  }
-  while (i < slots.size() && outside(i) < page_size) ++i;
-  return i;
-}
 
 /// Adds the pages of `slots`, or nothing and the index of a slot whose page is not handed out.
 std::optional<std::size_t> PagedAllocator::Impl::collect(std::span<const SlotId> slots) {
@@ -88,7 +66,7 @@ std::optional<std::size_t> PagedAllocator::Impl::collect(std::span<const SlotId>
       return i;
     }
     collect(page);
-    i = layout.page_size == 1 ? i + 1 : end_of_run(slots, i, page);
+    i = layout.end_of_run(slots, i, page);
   }
   return std::nullopt;
 }
@@ -96,7 +74,7 @@ std::optional<std::size_t> PagedAllocator::Impl::collect(std::span<const SlotId>
 void PagedAllocator::Impl::apply_collected() {
   for (const std::uint32_t& page : collected) {
     if (free.put(page) && journal.active()) {
-      journal.record(PageJournal::Change::put, {&page, 1});
+      journal.record(PageChange::put, {&page, 1});
     }
   }
   clear_buffer(collected);
@@ -148,6 +126,19 @@ Status PagedAllocator::alloc(std::span<SlotId> out) {
   if (Status room = impl_->planner().check_room(pages); !room) return room;
   impl_->taker(pages).write(out.data(), out.data() + out.size());
   return {};
+}
+
+Result<std::size_t> PagedAllocator::plan_extend(std::span<const std::size_t> prefix_lens,
+                                                std::span<const std::size_t> seq_lens,
+                                                std::span<const SlotId> last_slots,
+                                                std::size_t out_size) const {
+  return impl_->planner().plan_extend(prefix_lens, seq_lens, last_slots, out_size);
+}
+
+Result<std::size_t> PagedAllocator::plan_decode(std::span<const std::size_t> seq_lens,
+                                                std::span<const SlotId> last_slots,
+                                                std::size_t out_size) const {
+  return impl_->planner().plan_decode(seq_lens, last_slots, out_size);
 }
 
 Status PagedAllocator::alloc_extend(std::span<const std::size_t> prefix_lens,
@@ -219,8 +210,8 @@ void PagedAllocator::restore_state(AllocatorState state) {
   PANDO_CHECK(!impl_->group_open, "restore_state inside a free group");
   PANDO_CHECK(impl_->journal.holds(state.mark_),
               "restore of a state given up when an older one was restored");
-  impl_->journal.rewind(state.mark_, [this](PageJournal::Change change, std::uint32_t page) {
-    if (change == PageJournal::Change::take) {
+  impl_->journal.rewind(state.mark_, [this](PageChange change, std::uint32_t page) {
+    if (change == PageChange::take) {
       impl_->free.undo_take(page);
     } else {
       impl_->free.undo_put(page);

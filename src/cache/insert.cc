@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // PrefixCache::insert, in two steps that checkpoint and finish share: plan_insert compares the
-// caller's slots with the tree's and claims the new pages, or refuses and changes nothing;
-// apply_insert cannot fail.
+// caller's slots with the tree's and claims what the tree will take, or refuses and changes
+// nothing; apply_insert cannot fail.
+//
+// Of the pages that the tree has already, the caller's own are duplicates. With a window component
+// some of the tree's may be tombstones, which nothing can be matched at: there the caller's pages,
+// as far as they have a window, bring it back (a Revival).
 #include <algorithm>
 
 #include "base/bulk.h"
@@ -20,36 +24,71 @@ Status refuse_negative(std::span<const Token> tokens, std::size_t from, std::siz
                     tokens[from], from);
 }
 
-Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(const Key& key,
-                                                               std::span<const SlotId> slots,
-                                                               std::size_t owned_by_tree) {
+// ---- Planning ----------------------------------------------------------------------------------
+
+Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(
+    const Key& key, std::span<const SlotId> slots, const InsertOptions& insert_options) {
   const std::size_t page_size = index.page_size();
-  Plan plan{index.descend(key, nullptr), index.num_pages(key)};
+  const Plan plan{index.descend(key, nullptr), index.num_pages(key),
+                  insert_options.window_released / page_size};
+  if (Status s = refuse_insert(plan, insert_options); !s) return s.error();
   const std::size_t existing = plan.cursor.pages * page_size;
-  if (owned_by_tree % page_size != 0 || owned_by_tree > existing)
-    return make_error(ErrorCode::invalid_argument,
-                      "insert: the first {} slots are said to be the tree's, which holds {} tokens "
-                      "of this key; expected a multiple of the page size {}, at most that",
-                      owned_by_tree, existing, page_size);
   if (Status s = refuse_negative(key.tokens, existing, key.tokens.size(), "insert"); !s)
     return s.error();
   new_pages.clear();
+  revived_pages.clear();
+  revivals.clear();
   duplicates.clear();
-  Status status = plan_existing(plan, slots, owned_by_tree / page_size);
+  Status status = plan_existing(plan, slots, insert_options.owned_by_tree / page_size);
   if (status.ok()) status = plan_new(plan, slots);
   // Claiming proved that the duplicates are the caller's and differ; they are not kept.
   for (const PageId page : duplicates) ledger.unclaim(page);
-  if (!status.ok()) return Error{status.error().code, "insert: " + status.error().message};
-  return plan;
+  if (status.ok()) return plan;
+  for (const std::uint32_t page : revived_pages) ledger.unclaim(PageId{page});
+  return Error{status.error().code, "insert: " + status.error().message};
 }
 
-// The pages that the tree has: the caller's own for them are duplicates.
+Status PrefixCache::Impl::refuse_insert(const Plan& plan, const InsertOptions& o) const {
+  const std::size_t page_size = index.page_size();
+  const std::size_t existing = plan.cursor.pages * page_size;
+  if (o.owned_by_tree % page_size != 0 || o.owned_by_tree > existing)
+    return make_error(ErrorCode::invalid_argument,
+                      "insert: the first {} slots are said to be the tree's, which holds {} tokens "
+                      "of this key; expected a multiple of the page size {}, at most that",
+                      o.owned_by_tree, existing, page_size);
+  if (o.window_released != 0 && !options.window)
+    return make_error(ErrorCode::invalid_argument,
+                      "insert: window_released is {}, but this cache has no window component",
+                      o.window_released);
+  if (o.window_released % page_size != 0 || plan.released_pages > plan.num_pages ||
+      (plan.released_pages == plan.num_pages && plan.num_pages > plan.cursor.pages))
+    return make_error(ErrorCode::invalid_argument,
+                      "insert: window_released is {}; expected a multiple of the page size {} that "
+                      "leaves a window at the end of {} tokens",
+                      o.window_released, page_size, plan.num_pages * page_size);
+  if (!options.state && o.snapshot)
+    return make_error(ErrorCode::invalid_argument,
+                      "insert: a snapshot is given, but this cache has no state component");
+  if (!options.state) return {};
+  if (!o.snapshot)
+    return make_error(ErrorCode::invalid_argument,
+                      "insert: expected a snapshot of the state after token {}: nothing could be "
+                      "matched there without",
+                      plan.num_pages * page_size);
+  if (Status s = states.refuse_foreign(o.snapshot); !s)
+    return Error{s.error().code, "insert: " + s.error().message};
+  return {};
+}
+
+// The pages that the tree has: the caller's own for them are duplicates, or revive a tombstone.
 Status PrefixCache::Impl::plan_existing(const Plan& plan, std::span<const SlotId> slots,
                                         std::size_t owned_pages) {
   const std::size_t page_size = index.page_size();
   Status status;
-  index.for_each_run(plan.cursor, [&](std::size_t first, const std::uint32_t* pages,
-                                      std::size_t n) {
+  index.for_each_on_path(plan.cursor, [&](NodeIndex node, std::size_t first, std::uint32_t n) {
+    const std::uint32_t* pages = index.node(node).pages;
+    const bool tombstone = !index.has_window(node);
+    std::uint32_t revived = 0;  // pages at the end of the node
     // Of the pages said to be the tree's, the last one is looked at: it stands for those before.
     const std::size_t from = std::max(owned_pages, first + 1) - 1;
     for (std::size_t i = first + n; i-- > from && status.ok();) {
@@ -65,43 +104,123 @@ Status PrefixCache::Impl::plan_existing(const Plan& plan, std::span<const SlotId
                             index_of(at[0]), i * page_size, tree_slot);
         return;
       }
+      const bool revives = tombstone && i >= plan.released_pages && i + revived + 1 == first + n;
       std::uint32_t page;
-      status = ledger.claim(at, 1, &page, i * page_size);
-      if (status.ok()) duplicates.push_back(PageId{page});
+      status = ledger.claim(at, 1, &page, i * page_size, revives);
+      if (!status.ok()) return;
+      if (revives) {
+        revived_pages.push_back(page);
+        ++revived;
+      } else {
+        duplicates.push_back(PageId{page});
+      }
     }
+    if (revived > 0) plan_revival(node, n, revived);
   });
   return status;
 }
 
-Status PrefixCache::Impl::plan_new(const Plan& plan, std::span<const SlotId> slots) {
-  const std::size_t first = plan.cursor.pages * index.page_size();
-  new_pages.resize(plan.num_pages - plan.cursor.pages);
-  return ledger.claim(slots.data() + first, new_pages.size(), new_pages.data(), first);
+// The last `num_revived` of the first `num_pages` of the node; their pages were found backwards.
+void PrefixCache::Impl::plan_revival(NodeIndex node, std::uint32_t num_pages,
+                                     std::uint32_t num_revived) {
+  const std::size_t offset = revived_pages.size() - num_revived;
+  std::reverse(revived_pages.begin() + static_cast<std::ptrdiff_t>(offset), revived_pages.end());
+  revivals.push_back({.node = node,
+                      .first = num_pages - num_revived,
+                      .num_pages = num_revived,
+                      .offset = offset,
+                      .replace = index.node(node).locks == 0});
 }
+
+Status PrefixCache::Impl::plan_new(const Plan& plan, std::span<const SlotId> slots) {
+  const std::size_t page_size = index.page_size();
+  const std::size_t begin = plan.cursor.pages;
+  const std::size_t buried = std::max(plan.released_pages, begin) - begin;
+  new_pages.resize(plan.num_pages - begin);
+  const auto claim = [&](std::size_t first, std::size_t n, bool with_window) {
+    return ledger.claim(slots.data() + (begin + first) * page_size, n, new_pages.data() + first,
+                        (begin + first) * page_size, with_window);
+  };
+  if (Status s = claim(buried, new_pages.size() - buried, options.window.has_value()); !s) return s;
+  Status status = claim(0, buried, false);
+  if (status.ok()) return status;
+  for (std::size_t i = buried; i < new_pages.size(); ++i) ledger.unclaim(PageId{new_pages[i]});
+  return status;
+}
+
+// ---- Applying ----------------------------------------------------------------------------------
 
 Inserted PrefixCache::Impl::apply_insert(const Plan& plan, const Key& key,
                                          const InsertOptions& insert_options) {
   const std::size_t page_size = index.page_size();
-  const std::size_t existing = plan.cursor.pages * page_size;
   NodeIndex end = plan.cursor.node == kNoNode ? index.root(key.ns) : index.settle(plan.cursor);
-  if (!new_pages.empty()) {
-    end = index.add_leaf(end, key.tokens.data() + existing, new_pages);
-    if (events) {
-      const Node& leaf = index.node(end);
-      const std::size_t num_tokens = leaf.num_pages * page_size + (options.bigram ? 1 : 0);
-      const PageHash* parent = existing == 0 ? nullptr : index.parent_hash(leaf);
-      events->stored(Medium::device, key.ns, parent, {index.hashes(leaf), leaf.num_pages},
-                     {leaf.tokens, num_tokens});
-    }
-  }
+  const std::size_t revived = apply_revivals(plan, end);
+  const std::size_t freed = duplicates.size() + released.pages.size();
+  if (!new_pages.empty()) end = apply_new(plan, key, end);
+  if (options.state) apply_snapshot(end, insert_options.snapshot);
   index.touch_insert(end, insert_options.priority, insert_options.chunked);
   ledger.release(std::span<const PageId>(duplicates));
+  give_back();
   stats.inserted_tokens += new_pages.size() * page_size;
-  stats.duplicate_tokens += duplicates.size() * page_size;
+  stats.duplicate_tokens += freed * page_size;
+  stats.revived_tokens += revived * page_size;
   return {.length = plan.num_pages * page_size,
-          .existing = existing,
-          .freed = duplicates.size() * page_size,
+          .existing = plan.cursor.pages * page_size,
+          .freed = freed * page_size,
+          .revived = revived * page_size,
           .node = index.id(end)};
+}
+
+// `end` is where the plan's cursor is now. Returns the number of pages revived.
+std::size_t PrefixCache::Impl::apply_revivals(const Plan& plan, NodeIndex end) {
+  for (const Revival& revival : revivals) {
+    const NodeIndex node = revival.node == plan.cursor.node ? end : revival.node;
+    const std::span pages(revived_pages.data() + revival.offset, revival.num_pages);
+    const std::uint32_t* old = index.node(node).pages + revival.first;
+    if (revival.replace) {
+      for (std::size_t i = 0; i < pages.size(); ++i) released.pages.push_back(PageId{old[i]});
+      index.revive(node, revival.first, pages);
+      continue;
+    }
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      ledger.move_window(PageId{pages[i]}, PageId{old[i]});
+      duplicates.push_back(PageId{pages[i]});
+    }
+    index.revive(node, revival.first, {});
+  }
+  return revived_pages.size();
+}
+
+// The leaf, of which the part before `released_pages` is a tombstone.
+NodeIndex PrefixCache::Impl::apply_new(const Plan& plan, const Key& key, NodeIndex parent) {
+  const std::size_t page_size = index.page_size();
+  const std::size_t begin = plan.cursor.pages;
+  const NodeIndex end = index.add_leaf(parent, key.tokens.data() + begin * page_size, new_pages);
+  if (events) {
+    const Node& leaf = index.node(end);
+    const std::size_t num_tokens = leaf.num_pages * page_size + (options.bigram ? 1 : 0);
+    const PageHash* hash = begin == 0 ? nullptr : index.parent_hash(leaf);
+    events->stored(Medium::device, key.ns, hash, {index.hashes(leaf), leaf.num_pages},
+                   {leaf.tokens, num_tokens});
+  }
+  if (plan.released_pages > begin) {
+    const std::size_t buried = plan.released_pages - begin;
+    index.bury_head(end, static_cast<std::uint32_t>(buried));
+    // Pando's own allocator knows whether they really have given it back.
+    for (std::size_t i = 0; i < buried && ledger.window_allocator() != nullptr; ++i)
+      released.window_pages.push_back(PageId{new_pages[i]});
+  }
+  return end;
+}
+
+void PrefixCache::Impl::apply_snapshot(NodeIndex end, StateSlot snapshot) {
+  if (index.has_snapshot(end)) {
+    released.snapshots.push_back(snapshot);  // a duplicate
+    return;
+  }
+  states.claim(snapshot);
+  index.add_snapshot(end, snapshot);
+  index.thin_snapshots(end, released);
 }
 
 Result<Inserted> PrefixCache::insert(const Key& key, std::span<const SlotId> slots,
@@ -117,11 +236,15 @@ Result<Inserted> PrefixCache::insert(const Key& key, std::span<const SlotId> slo
                       "insert: a key of {} tokens does not fill a page of {}; nothing to keep",
                       key.tokens.size(), page_size);
   if (impl_->options.disabled) {
+    if (options.snapshot) {
+      if (Status s = impl_->states.refuse_foreign(options.snapshot); !s) return s.error();
+      impl_->states.release({&options.snapshot, 1});
+    }
     impl_->ledger.release(slots.first(num_pages * page_size));
     impl_->ledger.flush();
     return Inserted{.length = 0, .existing = 0, .freed = num_pages * page_size, .node = {}};
   }
-  const Result<Impl::Plan> plan = impl_->plan_insert(key, slots, options.owned_by_tree);
+  const Result<Impl::Plan> plan = impl_->plan_insert(key, slots, options);
   if (!plan) return plan.error();
   const Inserted inserted = impl_->apply_insert(*plan, key, options);
   impl_->ledger.flush();

@@ -49,22 +49,30 @@ Result<Match> PrefixCache::start(Request& request) {
 // refuses for another reason is refused before anything is evicted.
 template <typename Alloc, typename CountPages>
 Status PrefixCache::Impl::allocate(Alloc alloc, CountPages count_pages) {
-  PagedAllocator* allocator = ledger.allocator();
-  if (allocator == nullptr)
+  const PagedAllocator* full = ledger.full_side();
+  if (full == nullptr)
     return make_error(ErrorCode::unavailable,
                       "allocate: this cache stands on the engine's own slots; allocate them there");
-  Status status = alloc(*allocator);
+  Status status = ledger.with_allocator(alloc);
   if (status.ok() || status.error().code != ErrorCode::out_of_capacity) return status;
-  const std::size_t num_pages = count_pages(*allocator);
-  const std::size_t page_size = index.page_size();
-  const std::size_t available = allocator->available_pages();
-  const std::size_t evictable = index.sizes().evictable;
-  if (num_pages > available + evictable / page_size)
-    return make_error(ErrorCode::out_of_capacity,
-                      "allocate: needs {} tokens in whole pages; {} are free and {} evictable",
-                      num_pages * page_size, available * page_size, evictable);
-  evict_pages(num_pages - available);
-  return alloc(*allocator);
+  const std::size_t num_pages = count_pages(*full);
+  RadixIndex::Goal goal;
+  const auto plan = [&](const PagedAllocator& side, ComponentKind kind, std::size_t& missing) {
+    const std::size_t evictable = index.sizes(kind).evictable;
+    missing = num_pages - std::min(num_pages, side.available_pages());
+    if (missing <= evictable / index.page_size()) return Status{};
+    return Status{make_error(
+        ErrorCode::out_of_capacity,
+        "allocate: needs {} tokens in whole pages{}; {} are free and {} evictable",
+        num_pages * index.page_size(), kind == ComponentKind::window ? " of window slots" : "",
+        side.available(), evictable)};
+  };
+  if (Status s = plan(*full, ComponentKind::full, goal.pages); !s) return s;
+  if (const WindowAllocator* both = ledger.window_allocator()) {
+    if (Status s = plan(both->window(), ComponentKind::window, goal.window_pages); !s) return s;
+  }
+  evict(goal);
+  return ledger.with_allocator(alloc);
 }
 
 Status PrefixCache::allocate(Request& request, std::size_t from) {
@@ -80,70 +88,169 @@ Status PrefixCache::allocate_extend(std::span<const std::size_t> prefix_lens,
                                     std::span<const std::size_t> seq_lens,
                                     std::span<const SlotId> last_slots, std::span<SlotId> out) {
   return impl_->allocate(
-      [&](PagedAllocator& a) { return a.alloc_extend(prefix_lens, seq_lens, last_slots, out); },
-      [&](PagedAllocator& a) { return a.pages_for_extend(prefix_lens, seq_lens); });
+      [&](auto& a) { return a.alloc_extend(prefix_lens, seq_lens, last_slots, out); },
+      [&](const PagedAllocator& a) { return a.pages_for_extend(prefix_lens, seq_lens); });
 }
 
 Status PrefixCache::allocate_decode(std::span<const std::size_t> seq_lens,
                                     std::span<const SlotId> last_slots, std::span<SlotId> out) {
-  return impl_->allocate(
-      [&](PagedAllocator& a) { return a.alloc_decode(seq_lens, last_slots, out); },
-      [&](PagedAllocator& a) { return a.pages_for_decode(seq_lens); });
+  return impl_->allocate([&](auto& a) { return a.alloc_decode(seq_lens, last_slots, out); },
+                         [&](const PagedAllocator& a) { return a.pages_for_decode(seq_lens); });
 }
 
-void PrefixCache::Impl::copy_tree_slots(const Plan& plan, std::size_t from_page,
+Result<StateSlot> PrefixCache::allocate_state() {
+  StateAllocator* pool = impl_->states.pool();
+  if (pool == nullptr)
+    return make_error(ErrorCode::unavailable, "allocate_state: this cache has no state component");
+  if (pool->available() == 0) impl_->evict({.snapshots = 1});
+  if (const std::optional<StateSlot> slot = pool->alloc()) return *slot;
+  return make_error(ErrorCode::out_of_capacity,
+                    "allocate_state: all {} state slots are in use, and no snapshot is evictable",
+                    pool->capacity());
+}
+
+// ---- Giving to the tree ------------------------------------------------------------------------
+
+void PrefixCache::Impl::copy_tree_slots(NodeIndex node, std::size_t from, std::size_t to,
                                         std::span<SlotId> slots) const {
   const std::size_t page_size = index.page_size();
-  index.for_each_run(
-      plan.cursor, [&](std::size_t first, const std::uint32_t* pages, std::size_t n) {
-        const std::size_t skip = first < from_page ? std::min(from_page - first, n) : 0;
-        expand_pages(pages + skip, n - skip, page_size, slots.data() + (first + skip) * page_size);
-      });
+  const Node& last = index.node(node);
+  const RadixIndex::Cursor path{node, last.num_pages, last.end_pages};
+  index.for_each_on_path(path, [&](NodeIndex i, std::size_t first, std::uint32_t n) {
+    const std::size_t begin = std::max(first, from);
+    const std::size_t end = std::min(first + n, to);
+    if (begin < end)
+      expand_pages(index.node(i).pages + (begin - first), end - begin, page_size,
+                   slots.data() + begin * page_size);
+  });
 }
 
-// Whether the whole pages of the key reach at least to what the request got from the tree. They may
-// not: k matched pages of a bigram key took one token more than has been computed yet.
-bool PrefixCache::Impl::has_more_than_tree(const Request& request) const {
-  const std::size_t num_pages = index.num_pages(request.key);
-  return !options.disabled && num_pages > 0 &&
-         num_pages * index.page_size() >= request.cached_length;
+// The whole pages of the key may be less than what the request got from the tree: k matched pages
+// of a bigram key took one token more than has been computed yet. And there is nothing to give where
+// a component would be missing at the end.
+Result<std::optional<Key>> PrefixCache::Impl::insertable(const Request& request) const {
+  Key key = request.key;
+  if (options.disabled) return std::optional<Key>{};
+  if (options.state) {
+    if (!request.snapshot) return std::optional<Key>{};
+    if (request.snapshot_length % index.page_size() != 0 ||
+        request.snapshot_length > index.num_units(key))
+      return make_error(ErrorCode::invalid_argument,
+                        "the snapshot is of the state after {} tokens; expected a multiple of the "
+                        "page size {}, at most {}",
+                        request.snapshot_length, index.page_size(), index.num_units(key));
+    key.tokens = key.tokens.first(request.snapshot_length + (options.bigram ? 1 : 0));
+  }
+  const std::size_t length = index.num_pages(key) * index.page_size();
+  if (length == 0 || length < request.cached_length) return std::optional<Key>{};
+  if (options.window && request.window_released > request.cached_length &&
+      length < request.window_released + *options.window)
+    return std::optional<Key>{};
+  return std::optional<Key>(key);
+}
+
+InsertOptions PrefixCache::Impl::insert_options(const Request& request, bool chunked) const {
+  return {.owned_by_tree = request.cached_length,
+          .priority = request.priority,
+          .chunked = chunked,
+          .window_released = request.window_released,
+          .snapshot = request.snapshot};
 }
 
 Status PrefixCache::checkpoint(Request& request, bool chunked) {
   if (Status s = validate(request, "checkpoint"); !s) return s;
-  const std::size_t page_size = impl_->index.page_size();
-  if (!impl_->has_more_than_tree(request)) return {};
-  const std::size_t num_tokens = request.key.tokens.size();
-  const Result<Impl::Plan> plan =
-      impl_->plan_insert(request.key, request.slots.first(num_tokens), request.cached_length);
+  const Result<std::optional<Key>> key = impl_->insertable(request);
+  if (!key) return key.error();
+  if (!*key) return {};
+  const InsertOptions options = impl_->insert_options(request, chunked);
+  const std::span<SlotId> slots = request.slots.first((*key)->tokens.size());
+  const Result<Impl::Plan> plan = impl_->plan_insert(**key, slots, options);
   if (!plan) return plan.error();
-  impl_->copy_tree_slots(*plan, request.cached_length / page_size, request.slots);
-  const Inserted inserted =
-      impl_->apply_insert(*plan, request.key, {.priority = request.priority, .chunked = chunked});
+  const Inserted inserted = impl_->apply_insert(*plan, **key, options);
+  const NodeIndex end = impl_->index.resolve(inserted.node);
+  impl_->copy_tree_slots(end, request.cached_length / impl_->index.page_size(), plan->cursor.pages,
+                         request.slots);
   Lease lease;
   lease.cache_ = this;
-  lease.node_ = impl_->lock_node(impl_->index.resolve(inserted.node));
+  lease.path_ = impl_->hold_path(end);
   request.lease = std::move(lease);  // lets go of the old path
   request.cached_length = inserted.length;
+  request.snapshot = {};
   impl_->ledger.flush();
   return {};
 }
 
 Status PrefixCache::finish(Request& request, bool insert) {
   if (Status s = validate(request, "finish"); !s) return s;
+  if (request.snapshot) {
+    if (Status s = impl_->states.refuse_foreign(request.snapshot); !s) return s;
+  }
   std::size_t kept = request.cached_length;
-  if (insert && impl_->has_more_than_tree(request)) {
-    const Result<Impl::Plan> plan = impl_->plan_insert(
-        request.key, request.slots.first(request.key.tokens.size()), request.cached_length);
+  const Result<std::optional<Key>> key = impl_->insertable(request);
+  if (insert && !key) return key.error();
+  if (insert && *key) {
+    const InsertOptions options = impl_->insert_options(request, /*chunked=*/false);
+    const Result<Impl::Plan> plan =
+        impl_->plan_insert(**key, request.slots.first((*key)->tokens.size()), options);
     if (!plan) return plan.error();
-    kept = impl_->apply_insert(*plan, request.key, {.priority = request.priority}).length;
+    kept = impl_->apply_insert(*plan, **key, options).length;
+  } else if (request.snapshot) {
+    impl_->states.release({&request.snapshot, 1});
   }
   impl_->ledger.release(std::span<const SlotId>(request.slots.subspan(kept)));
-  impl_->ledger.flush();
   request.lease.release();
+  impl_->ledger.flush();
   request.slots = {};
   request.cached_length = 0;
+  request.window_released = 0;
+  request.snapshot = {};
   return {};
+}
+
+// ---- Windows of running requests ---------------------------------------------------------------
+
+// The token to come sees the last `window` tokens. A match of the last whole page, or of the snapshot
+// that is to be kept, will want as much before it; without a tree nobody will.
+std::size_t PrefixCache::Impl::release_window(Request& request, std::size_t num_tokens) {
+  const std::size_t page_size = index.page_size();
+  const std::size_t unit_less = options.bigram && num_tokens > 0 ? 1 : 0;
+  std::size_t seen_until =
+      options.disabled ? num_tokens : (num_tokens - unit_less) / page_size * page_size;
+  if (request.snapshot) seen_until = std::min(seen_until, request.snapshot_length);
+  if (seen_until <= *options.window) return 0;
+  const std::size_t behind = (seen_until - *options.window) / page_size * page_size;
+  const std::size_t from = std::max(request.window_released, request.cached_length);
+  if (behind >= request.cached_length) release_hold_window(request.lease.path_);
+  if (behind <= from) return 0;
+  ledger.release_window(std::span<const SlotId>(request.slots).subspan(from, behind - from));
+  request.window_released = behind;
+  return behind - from;
+}
+
+Result<std::size_t> PrefixCache::release_window(std::span<Request* const> requests,
+                                                std::span<const std::size_t> num_tokens) {
+  if (!impl_->options.window)
+    return make_error(ErrorCode::unavailable, "release_window: this cache has no window component");
+  if (requests.size() != num_tokens.size())
+    return make_error(ErrorCode::invalid_argument, "release_window: {} requests, {} lengths",
+                      requests.size(), num_tokens.size());
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (num_tokens[i] > requests[i]->slots.size())
+      return make_error(
+          ErrorCode::invalid_argument,
+          "release_window: request {} has {} slots, {} tokens are said to be computed", i,
+          requests[i]->slots.size(), num_tokens[i]);
+  }
+  std::size_t released = 0;
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    released += impl_->release_window(*requests[i], num_tokens[i]);
+  impl_->ledger.flush();
+  return released;
+}
+
+Result<std::size_t> PrefixCache::release_window(Request& request, std::size_t num_tokens) {
+  Request* const requests[] = {&request};
+  return release_window(requests, {&num_tokens, 1});
 }
 
 }  // namespace pando

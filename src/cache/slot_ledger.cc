@@ -20,11 +20,21 @@ SlotLedger::SlotLedger(PagedAllocator& allocator)
       end_slot_((allocator.num_pages() + 1) * page_size_),
       claimed_(allocator.num_pages() / 64 + 1) {}
 
-SlotLedger::SlotLedger(SlotSink sink, std::size_t max_slots, std::size_t page_size)
-    : sink_(std::move(sink)),
+SlotLedger::SlotLedger(WindowAllocator& allocator)
+    : window_allocator_(&allocator),
+      page_size_(allocator.page_size()),
+      end_slot_((allocator.full().num_pages() + 1) * page_size_),
+      claimed_(allocator.full().num_pages() / 64 + 1) {}
+
+SlotLedger::SlotLedger(EngineSlots engine, std::size_t page_size)
+    : engine_(std::move(engine)),
       page_size_(page_size),
-      end_slot_(max_slots / page_size * page_size),
-      claimed_(max_slots / page_size / 64 + 1) {}
+      end_slot_(engine_.max_slots / page_size * page_size),
+      claimed_(engine_.max_slots / page_size / 64 + 1) {}
+
+const PagedAllocator* SlotLedger::full_side() const {
+  return window_allocator_ != nullptr ? &window_allocator_->full() : allocator_;
+}
 
 Status SlotLedger::refuse(const SlotId* slots, std::size_t position, const char* why) const {
   return make_error(ErrorCode::invalid_argument,
@@ -38,20 +48,26 @@ Status SlotLedger::refuse_broken_page(const SlotId* slots, std::size_t position)
   return refuse(slots, position, kBroken);
 }
 
+// Why this page cannot become the tree's; nullptr if it can.
+const char* SlotLedger::why_not(std::uint32_t page, bool with_window) const {
+  if (page == 0 || page * std::uint64_t{page_size_} >= end_slot_) return "is out of range";
+  if (is_claimed(PageId{page})) return "is the tree's already: it cannot be inserted twice";
+  if (full_side() != nullptr && full_side()->is_free(PageId{page}))
+    return "is free: it was never handed out, or was freed";
+  if (with_window && window_allocator_ != nullptr && !window_allocator_->has_window(PageId{page}))
+    return "has given back its window side, beyond what window_released says";
+  return nullptr;
+}
+
 Status SlotLedger::claim(const SlotId* slots, std::size_t n, std::uint32_t* pages,
-                         std::size_t position) {
+                         std::size_t position, bool with_window) {
   const std::size_t whole = gather_pages(slots, n, page_size_, pages);
   const char* why = nullptr;
   std::size_t i = 0;
   for (; i < whole; ++i) {
-    const PageId page{pages[i]};
-    why = pages[i] == 0 || pages[i] * std::uint64_t{page_size_} >= end_slot_ ? "is out of range"
-          : is_claimed(page) ? "is the tree's already: it cannot be inserted twice"
-          : allocator_ != nullptr && allocator_->is_free(page)
-              ? "is free: it was never handed out, or was freed"
-              : nullptr;
+    why = why_not(pages[i], with_window);
     if (why != nullptr) break;
-    word(page) |= bit(page);
+    word(PageId{pages[i]}) |= bit(PageId{pages[i]});
   }
   if (i == n) return {};
   for (std::size_t done = 0; done < i; ++done) unclaim(PageId{pages[done]});
@@ -74,19 +90,58 @@ void SlotLedger::release(std::span<const SlotId> slots) {
   slots_.insert(slots_.end(), slots.begin(), slots.end());
 }
 
+void SlotLedger::release_window(std::span<const PageId> pages) {
+  window_pages_.insert(window_pages_.end(), pages.begin(), pages.end());
+}
+
+void SlotLedger::release_window(std::span<const SlotId> slots) {
+  window_slots_.insert(window_slots_.end(), slots.begin(), slots.end());
+}
+
+void SlotLedger::move_window(PageId from, PageId to) {
+  moved_from_.push_back(from);
+  moved_to_.push_back(to);
+}
+
 void SlotLedger::flush() {
-  if (pages_.empty() && slots_.empty()) return;
-  if (allocator_ != nullptr) {
-    allocator_->free_pages(pages_);
+  if (window_allocator_ != nullptr) {
+    for (std::size_t i = 0; i < moved_from_.size(); ++i)
+      window_allocator_->move_window(moved_from_[i], moved_to_[i]);
+    if (!window_pages_.empty()) window_allocator_->free_window_pages(window_pages_);
+    if (!window_slots_.empty()) window_allocator_->free_window(window_slots_);
+    if (!pages_.empty()) window_allocator_->free_pages(pages_);
+    if (!slots_.empty()) window_allocator_->free(slots_);
+  } else if (allocator_ != nullptr) {
+    if (!pages_.empty()) allocator_->free_pages(pages_);
     if (!slots_.empty()) allocator_->free(slots_);
   } else {
-    const std::size_t first = slots_.size();
-    slots_.resize(first + pages_.size() * page_size_);
-    expand_pages(pages_, page_size_, slots_.data() + first);
-    sink_(slots_);
+    flush_to_engine();
   }
   pages_.clear();
   slots_.clear();
+  window_pages_.clear();
+  window_slots_.clear();
+  moved_from_.clear();
+  moved_to_.clear();
+}
+
+void SlotLedger::append_slots(std::span<const PageId> pages, std::vector<SlotId>& to) const {
+  const std::size_t first = to.size();
+  to.resize(first + pages.size() * page_size_);
+  expand_pages(pages, page_size_, to.data() + first);
+}
+
+void SlotLedger::flush_to_engine() {
+  if (!moved_from_.empty()) {
+    std::vector<SlotId> from, to;
+    append_slots(moved_from_, from);
+    append_slots(moved_to_, to);
+    engine_.move_window(from, to);
+  }
+  append_slots(window_pages_, window_slots_);
+  if (!window_slots_.empty()) engine_.free_window(window_slots_);
+  append_slots(pages_, slots_);
+  if (!slots_.empty()) engine_.free(slots_);
 }
 
 Status SlotLedger::check(std::span<const PageId> pages) const {
@@ -97,7 +152,7 @@ Status SlotLedger::check(std::span<const PageId> pages) const {
     return make_error(ErrorCode::corrupt, "slot ledger: {} pages claimed, the tree has {}", claimed,
                       pages.size());
   for (const PageId page : pages) {
-    if (!is_claimed(page) || (allocator_ != nullptr && allocator_->is_free(page)))
+    if (!is_claimed(page) || (full_side() != nullptr && full_side()->is_free(page)))
       return make_error(ErrorCode::corrupt, "slot ledger: page {} of the tree is {}",
                         index_of(page), is_claimed(page) ? "free in the allocator" : "not claimed");
   }

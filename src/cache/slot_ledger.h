@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which pages are the tree's, and the way back for slots nobody needs any more: to Pando's
-// allocator, or to an engine's through its sink. PrefixCache claims pages before it gives them to
-// the index, and flushes once per operation, so that an engine gets one batch.
+// allocators, or to an engine's through its functions. PrefixCache claims pages before it gives
+// them to the index, and flushes once per operation, so that an engine gets one batch.
 //
 // Invariant: a page's bit is set exactly while a node holds it. A page that is free in the
 // allocator, claimed twice, not whole, or out of range is refused by claim(), with a reason.
@@ -22,14 +22,25 @@ namespace pando {
 class SlotLedger {
  public:
   explicit SlotLedger(PagedAllocator& allocator);
-  SlotLedger(SlotSink sink, std::size_t max_slots, std::size_t page_size);
+  explicit SlotLedger(WindowAllocator& allocator);
+  SlotLedger(EngineSlots engine, std::size_t page_size);
 
   std::size_t page_size() const { return page_size_; }
-  PagedAllocator* allocator() const { return allocator_; }
+  /// Where full slots come from; nullptr for an engine's.
+  const PagedAllocator* full_side() const;
+  /// nullptr without a window, and for an engine's slots.
+  const WindowAllocator* window_allocator() const { return window_allocator_; }
+  /// fn(allocator), whichever it is; there is one.
+  template <typename Fn>
+  Status with_allocator(Fn&& fn) const {
+    return window_allocator_ != nullptr ? fn(*window_allocator_) : fn(*allocator_);
+  }
 
   /// Marks the pages of slots[0, n * page_size) as the tree's and writes them to `pages`. All or
   /// none; the error names the slot and where in the key it stands, given that of the first.
-  Status claim(const SlotId* slots, std::size_t n, std::uint32_t* pages, std::size_t position);
+  /// `with_window`: they must have a window side, as far as that can be known here.
+  Status claim(const SlotId* slots, std::size_t n, std::uint32_t* pages, std::size_t position,
+               bool with_window);
   /// An error unless slots[0, page_size) are one whole page in order.
   Status refuse_broken_page(const SlotId* slots, std::size_t position) const;
   void unclaim(PageId page) { word(page) &= ~bit(page); }
@@ -39,7 +50,12 @@ class SlotLedger {
   void release(std::span<const PageId> pages);
   /// Takes slots straight from a request. Those of the tree, or out of range, stop at a check.
   void release(std::span<const SlotId> slots);
-  /// Hands everything released since the last flush to the allocator or the sink.
+  /// Takes the window side alone, of the tree's pages or of a request's.
+  void release_window(std::span<const PageId> pages);
+  void release_window(std::span<const SlotId> slots);
+  /// The window side of page `from` is page `to`'s.
+  void move_window(PageId from, PageId to);
+  /// Hands everything since the last flush to the allocator or the engine.
   void flush();
 
   /// Whether exactly `pages` are claimed and none of them is free in the allocator.
@@ -50,15 +66,23 @@ class SlotLedger {
   std::uint64_t& word(PageId page) { return claimed_[index_of(page) / 64]; }
   const std::uint64_t& word(PageId page) const { return claimed_[index_of(page) / 64]; }
   Status refuse(const SlotId* slots, std::size_t position, const char* why) const;
+  const char* why_not(std::uint32_t page, bool with_window) const;
+  void append_slots(std::span<const PageId> pages, std::vector<SlotId>& to) const;
+  void flush_to_engine();
   static std::uint64_t bit(PageId page) { return std::uint64_t{1} << index_of(page) % 64; }
 
   PagedAllocator* allocator_ = nullptr;
-  SlotSink sink_;
+  WindowAllocator* window_allocator_ = nullptr;
+  EngineSlots engine_;
   std::size_t page_size_;
   std::uint64_t end_slot_;  // slots in [page_size, end_slot_) exist
   std::vector<std::uint64_t> claimed_;
-  std::vector<PageId> pages_;  // released, not yet flushed
+  // Released, not yet flushed.
+  std::vector<PageId> pages_;
   std::vector<SlotId> slots_;
+  std::vector<PageId> window_pages_;
+  std::vector<SlotId> window_slots_;
+  std::vector<PageId> moved_from_, moved_to_;
 };
 
 }  // namespace pando

@@ -108,8 +108,8 @@ EvictionOrder::Leaf* EvictionOrder::descend(const Entry& entry, Step* path) cons
   return block.leaf;
 }
 
-void EvictionOrder::insert(const EvictionKey& key, NodeIndex node) {
-  const Entry entry{key, node};
+void EvictionOrder::insert(const EvictionKey& key, NodeIndex node, std::uint32_t depth) {
+  const Entry entry{key, depth, node};
   Step path[kMaxHeight];
   Leaf* leaf = descend(entry, path);
   ++size_;
@@ -192,8 +192,8 @@ void EvictionOrder::add_child(Step* path, int level, const Entry& low, Block chi
   add_child(path, level + 1, right_low, block);
 }
 
-void EvictionOrder::erase(const EvictionKey& key, NodeIndex node) {
-  const Entry entry{key, node};
+void EvictionOrder::erase(const EvictionKey& key, NodeIndex node, std::uint32_t depth) {
+  const Entry entry{key, depth, node};
   if (first_->size() > kLeafRoom / 4 && first_->entries[first_->begin] == entry) {
     ++first_->begin;  // a victim: no need to search
     --size_;

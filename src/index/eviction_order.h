@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evictable leaves, smallest eviction key first. RadixIndex adds a node when it becomes
-// evictable, removes it when it is locked or gets a child, and moves it when its key changes; so
-// nothing is rebuilt and nothing is skipped when a victim is wanted.
+// Nodes that may be evicted, smallest eviction key first: the leaves of the tree, and for each
+// further component the nodes that may lose it. A node is added when it becomes evictable, removed
+// when it is not, and moved when its key changes; so nothing is rebuilt and nothing is skipped when
+// a victim is wanted.
 //
 // A B+ tree of (key, node) with 64 entries a leaf: O(log n) per change, and in practice one cold
 // cache line, because under lru a use removes from somewhere and appends at the hot right end, and
@@ -28,9 +29,10 @@ class EvictionOrder {
   EvictionOrder(const EvictionOrder&) = delete;
   EvictionOrder& operator=(const EvictionOrder&) = delete;
 
-  void insert(const EvictionKey& key, NodeIndex node);
+  /// Equal keys go by `depth`, the smaller first.
+  void insert(const EvictionKey& key, NodeIndex node, std::uint32_t depth = 0);
   /// The entry must be there.
-  void erase(const EvictionKey& key, NodeIndex node);
+  void erase(const EvictionKey& key, NodeIndex node, std::uint32_t depth = 0);
 
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
@@ -51,6 +53,7 @@ class EvictionOrder {
  private:
   struct Entry {
     EvictionKey key;
+    std::uint32_t depth;
     NodeIndex node;
     friend auto operator<=>(const Entry&, const Entry&) = default;
   };

@@ -52,36 +52,61 @@ struct alignas(kCacheLine) Node {
   std::uint64_t created = 0;
   std::uint32_t hits = 0;
   std::int32_t priority = 0;
-  std::uint32_t children = 0;  // branch link: the root of the branch index over its children
+  std::uint32_t children = 0;   // branch link: the root of the branch index over its children
+  std::uint32_t end_pages = 0;  // pages from the root to its end
   std::unique_ptr<NamespaceInfo> info;  // roots only
   bool in_order = false;
   bool live = false;
 
   bool is_root() const { return info != nullptr; }
+  std::uint32_t begin_pages() const { return end_pages - num_pages; }
   /// Evicted first: nothing below, nobody holds it.
   bool is_candidate() const { return num_children == 0 && locks == 0 && !is_root(); }
 };
 static_assert(sizeof(Node) == 2 * kCacheLine);
 
-/// Nodes in chunks that never move; freed ones are reused last in, first out. O(1).
+/// Things by node index, in chunks that never move. T is made by construct_at when first used.
+template <typename T>
+class NodeTable {
+ public:
+  NodeTable() = default;
+  ~NodeTable() {
+    for (NodeIndex i = 1; i < end_; ++i) std::destroy_at(&(*this)[i]);
+  }
+  NodeTable(const NodeTable&) = delete;
+  NodeTable& operator=(const NodeTable&) = delete;
+
+  T& operator[](NodeIndex i) { return chunks_[i / kChunk][i % kChunk]; }
+  const T& operator[](NodeIndex i) const { return chunks_[i / kChunk][i % kChunk]; }
+
+  /// Makes everything up to and with index i.
+  void reach(NodeIndex i) {
+    for (; end_ <= i; ++end_) {
+      if (end_ >= chunks_.size() * kChunk) chunks_.push_back(make_table<T>(kChunk));
+      std::construct_at(&(*this)[end_]);
+    }
+  }
+  NodeIndex end() const { return end_; }  // indices in [1, end()) have been used
+  std::size_t memory_bytes() const { return chunks_.size() * kChunk * sizeof(T); }
+
+ private:
+  static constexpr NodeIndex kChunk = 16384;  // of nodes: two mebibytes, a huge page
+
+  std::vector<Table<T>> chunks_;
+  NodeIndex end_ = 1;
+};
+
+/// Nodes, of which freed ones are reused last in, first out. O(1).
 class NodeSlab {
  public:
-  NodeSlab() = default;
-  ~NodeSlab() {
-    for (NodeIndex i = 1; i < next_; ++i) std::destroy_at(&(*this)[i]);
-  }
-  NodeSlab(const NodeSlab&) = delete;
-  NodeSlab& operator=(const NodeSlab&) = delete;
-
-  Node& operator[](NodeIndex i) { return chunks_[i / kChunk][i % kChunk]; }
-  const Node& operator[](NodeIndex i) const { return chunks_[i / kChunk][i % kChunk]; }
+  Node& operator[](NodeIndex i) { return nodes_[i]; }
+  const Node& operator[](NodeIndex i) const { return nodes_[i]; }
 
   NodeIndex alloc() {
     NodeIndex i = free_list_;
     if (i == kNoNode) {
-      if (next_ >= chunks_.size() * kChunk) chunks_.push_back(make_table<Node>(kChunk));
-      i = next_++;
-      std::construct_at(&(*this)[i]);
+      i = nodes_.end();
+      nodes_.reach(i);
     } else {
       free_list_ = (*this)[i].parent;
     }
@@ -108,22 +133,20 @@ class NodeSlab {
   NodeId id(NodeIndex i) const { return {i, (*this)[i].generation}; }
   /// kNoNode for a handle that is stale or was never given out.
   NodeIndex resolve(NodeId id) const {
-    if (id.index == kNoNode || id.index >= next_) return kNoNode;
+    if (id.index == kNoNode || id.index >= nodes_.end()) return kNoNode;
     const Node& node = (*this)[id.index];
     return node.live && node.generation == id.generation ? id.index : kNoNode;
   }
 
-  NodeIndex end() const { return next_; }  // indices in [1, end()) have been used
+  NodeIndex end() const { return nodes_.end(); }
   std::size_t num_live() const { return num_live_; }
-  std::size_t memory_bytes() const { return chunks_.size() * kChunk * sizeof(Node); }
+  std::size_t memory_bytes() const { return nodes_.memory_bytes(); }
 
  private:
-  static constexpr NodeIndex kChunk = 16384;  // two mebibytes, a huge page
   static std::uint32_t next_generation(std::uint32_t g) { return g + 1 == 0 ? 1 : g + 1; }
 
-  std::vector<Table<Node>> chunks_;
+  NodeTable<Node> nodes_;
   NodeIndex free_list_ = kNoNode;
-  NodeIndex next_ = 1;
   std::size_t num_live_ = 0;
 };
 

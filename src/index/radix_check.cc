@@ -27,6 +27,13 @@ std::string first_few(const T* values, std::size_t n) {
   return n > kShown ? text + " ..." : text;
 }
 
+std::string describe(const Component& component, NodeIndex i, const char* with,
+                     const char* without) {
+  const Component::Side& side = component[i];
+  if (!side.present) return fmt::format(" | {}", without);
+  return fmt::format(" | {} locks {}{}", with, side.locks, side.in_order ? " evictable" : "");
+}
+
 }  // namespace
 
 // Roots by namespace, so that what is printed depends on the tree alone.
@@ -74,10 +81,13 @@ std::string RadixIndex::dump() const {
     if (node.is_root()) {
       text += fmt::format("namespace \"{}\"\n", node.info->name);
     } else {
-      text += fmt::format("{:{}}[{}, {}) tokens{} pages{} locks {} hits {} priority {} used {}{}\n",
+      text += fmt::format("{:{}}[{}, {}) tokens{} pages{} locks {} hits {} priority {} used {}{}",
                           "", 2 * depth, begin, end, first_few(node.tokens, end - begin),
                           first_few(node.pages, node.num_pages), node.locks, node.hits,
                           node.priority, node.last_access, node.in_order ? " evictable" : "");
+      if (window_) text += describe(*window_, i, "window", "tombstone");
+      if (state_) text += describe(*state_, i, "snapshot", "no snapshot");
+      text += '\n';
     }
     const std::size_t first = todo.size();
     branches_.for_each_child(i, [&, d = depth + 1, e = end](NodeIndex c) {
@@ -85,8 +95,15 @@ std::string RadixIndex::dump() const {
     });
     std::reverse(todo.begin() + static_cast<std::ptrdiff_t>(first), todo.end());
   }
-  return text + fmt::format("{} tokens, {} evictable, {} protected, {} nodes\n", sizes().total,
-                            sizes().evictable, sizes().protected_tokens, num_nodes());
+  const auto line = [&](ComponentKind kind, const char* what) {
+    const Sizes s = sizes(kind);
+    return fmt::format("{} {}, {} evictable, {} protected", s.total, what, s.evictable,
+                       s.protected_tokens);
+  };
+  text += line(ComponentKind::full, "tokens");
+  if (window_) text += "; " + line(ComponentKind::window, "window tokens");
+  if (state_) text += "; " + line(ComponentKind::state, "snapshots");
+  return text + fmt::format(", {} nodes\n", num_nodes());
 }
 
 // One node against its parent, children, table entry and order entry. Adds to *own_locks the locks
@@ -120,6 +137,11 @@ Status RadixIndex::check_node(NodeIndex index, std::size_t* own_locks) const {
     return broken("node {} is not in the child table", index);
   if (node.is_root()) return {};
 
+  if (node.end_pages != nodes_[node.parent].end_pages + node.num_pages)
+    return broken("node {} ends at page {}, its parent at {}", index, node.end_pages,
+                  nodes_[node.parent].end_pages);
+  if (node.is_candidate() && is_bare(index))
+    return broken("leaf {} is a tombstone that nobody holds", index);
   if (node.hash != hash_page(node.parent, node.tokens))
     return broken("node {} hash is stale", index);
   if (node.locks < locked_children) return broken("node {} has fewer locks than children", index);
@@ -165,7 +187,70 @@ Status RadixIndex::check_segments() const {
   return {};
 }
 
-Status RadixIndex::check(std::size_t num_leases) const {
+// Sides against nodes, sizes and order.
+Status RadixIndex::check_component(const Component& component, const char* name) const {
+  std::size_t evictable = 0;
+  std::size_t held = 0;
+  std::size_t in_order = 0;
+  Status status;
+  for_each_node([&](NodeIndex i, const Node& node) {
+    const Component::Side& side = component[i];
+    if (side.present) (side.locks > 0 ? held : evictable) += component.weight(node);
+    in_order += side.in_order ? 1 : 0;
+    if (side.in_order != (side.present && side.locks == 0))
+      status = broken("node {} is {}in the {} order", i, side.in_order ? "" : "not ", name);
+    if (side.in_order && side.key != policy_->key(stats(node)))
+      status = broken("node {} has an old key in the {} order", i, name);
+    if (side.locks > 0 && (!side.present || node.locks == 0))
+      status = broken("node {} has {} {} locks and {} locks", i, side.locks, name, node.locks);
+  });
+  if (!status) return status;
+  if (evictable != component.evictable() || held != component.held())
+    return broken("{}: {} evictable and {} held, counted {} and {}", name, evictable, held,
+                  component.evictable(), component.held());
+  if (in_order != component.order().size())
+    return broken("{}: {} nodes evictable, its order holds {}", name, in_order,
+                  component.order().size());
+  return component.order().check();
+}
+
+// Whoever holds a window holds the node: counted by leases, not by locked children.
+Status RadixIndex::check_held_windows() const {
+  std::vector<NodeIndex> deepest_first;
+  std::unordered_map<NodeIndex, std::size_t> leases;
+  for_each_node([&](NodeIndex i, const Node& node) {
+    deepest_first.push_back(i);
+    leases[i] += node.locks;
+    if (node.locks > 0) --leases[node.parent];  // counted there as a locked child
+  });
+  std::sort(deepest_first.begin(), deepest_first.end(),
+            [this](NodeIndex a, NodeIndex b) { return nodes_[a].end_pages > nodes_[b].end_pages; });
+  for (const NodeIndex i : deepest_first) {
+    if ((*window_)[i].locks > leases[i])
+      return broken("node {}: {} leases hold its window, {} hold it", i, (*window_)[i].locks,
+                    leases[i]);
+    leases[nodes_[i].parent] += leases[i];
+  }
+  return {};
+}
+
+Status RadixIndex::check_snapshots(std::size_t num_state_locks) const {
+  std::unordered_set<std::uint32_t> slots;
+  std::size_t locks = 0;
+  Status status;
+  for_each_node([&](NodeIndex i, const Node&) {
+    locks += (*state_)[i].locks;
+    if (state_->has(i) && !slots.insert(snapshot(i).index).second)
+      status =
+          broken("state slot {} is in the tree twice, second at node {}", snapshot(i).index, i);
+  });
+  if (!status) return status;
+  if (locks != num_state_locks)
+    return broken("{} locks on snapshots, {} leases hold one", locks, num_state_locks);
+  return {};
+}
+
+Status RadixIndex::check(std::size_t num_locks, std::size_t num_state_locks) const {
   std::size_t evictable = 0;
   std::size_t locked = 0;
   std::size_t own_locks = 0;
@@ -190,10 +275,18 @@ Status RadixIndex::check(std::size_t num_leases) const {
   if (evictable != evictable_pages_ || locked != protected_pages_)
     return broken("{} pages evictable and {} protected, counted {} and {}", evictable, locked,
                   evictable_pages_, protected_pages_);
-  if (own_locks != num_leases) return broken("{} locks, {} leases", own_locks, num_leases);
+  if (own_locks != num_locks) return broken("{} locks, {} leases", own_locks, num_locks);
   if (candidates != order_.size())
     return broken("{} evictable leaves, eviction order holds {}", candidates, order_.size());
   if (Status s = order_.check(); !s) return s;
+  if (window_) {
+    if (Status s = check_component(*window_, "window"); !s) return s;
+    if (Status s = check_held_windows(); !s) return s;
+  }
+  if (state_) {
+    if (Status s = check_component(*state_, "state"); !s) return s;
+    if (Status s = check_snapshots(num_state_locks); !s) return s;
+  }
   return check_segments();
 }
 

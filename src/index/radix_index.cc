@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walking, splitting, growing, locking and evicting. Proofs and pictures are in radix_check.cc.
+// Walking, splitting and growing. Locks and eviction are in radix_evict.cc, proofs and pictures in
+// radix_check.cc.
 #include "index/radix_index.h"
 
 #include <algorithm>
@@ -24,11 +25,16 @@ RadixIndex::RadixIndex(const Options& options, std::unique_ptr<EvictionPolicy> p
     : page_size_(options.page_size),
       overlap_(options.bigram ? 1 : 0),
       with_hashes_(options.hashes),
+      window_pages_(options.window_pages.value_or(0)),
+      snapshot_interval_pages_(options.snapshot_interval_pages),
+      max_snapshots_per_path_(options.max_snapshots_per_path),
       policy_(std::move(policy)),
       segments_(page_size_, overlap_),
       branches_(nodes_, page_size_ + overlap_) {
   Random random(options.hash_seed);
   for (std::uint64_t& word : secret_) word = random.next();
+  if (options.window_pages) window_.emplace(Component::Weight::pages);
+  if (options.state) state_.emplace(Component::Weight::one);
 }
 
 RadixIndex::~RadixIndex() {
@@ -86,6 +92,36 @@ RadixIndex::Cursor RadixIndex::descend(const Key& key, SlotId* out) const {
   return cursor;
 }
 
+// From the walk's end upwards: `best` is the deepest end that still may do, and `run` how much
+// window is known to lie unbroken before it. A tombstone, or a node without a snapshot, makes the
+// next end above it the one to try.
+RadixIndex::Cursor RadixIndex::valid_end(const Cursor& cursor, bool with_state) const {
+  if (!has_components()) return cursor;
+  const bool any_state = !state_ || !with_state;
+  std::optional<Cursor> best;
+  std::size_t run = 0;
+  NodeIndex i = cursor.node;
+  std::uint32_t n = cursor.pages_in_node;
+  for (std::size_t end = cursor.pages; end > 0; n = nodes_[i].num_pages) {
+    if (!has_window(i)) {
+      best.reset();
+    } else if (!best && (any_state || (n == nodes_[i].num_pages && state_->has(i)))) {
+      best = Cursor{i, n, end};
+      run = 0;
+    }
+    run += n;
+    if (best && (!window_ || run >= window_pages_)) return *best;
+    end -= n;
+    i = nodes_[i].parent;
+  }
+  return best.value_or(Cursor{i, 0, 0});
+}
+
+bool RadixIndex::is_valid_end(NodeIndex node) const {
+  const Cursor cursor{node, nodes_[node].num_pages, nodes_[node].end_pages};
+  return valid_end(cursor).pages == cursor.pages;
+}
+
 RadixIndex::Partial RadixIndex::partial(const Key& key, const Cursor& cursor) const {
   const std::size_t begin = cursor.pages * page_size_;
   if (cursor.node == kNoNode || begin == num_units(key)) return {};
@@ -102,16 +138,23 @@ RadixIndex::Partial RadixIndex::partial(const Key& key, const Cursor& cursor) co
     page = 0;
     same = longest.length;
   }
-  if (same <= overlap_) return {};
+  if (same <= overlap_ || !has_window(at)) return {};
   return {at, nodes_[at].pages[page], same - overlap_};
 }
 
 // ---- Growing -----------------------------------------------------------------------------------
 
+NodeIndex RadixIndex::new_node() {
+  const NodeIndex index = nodes_.alloc();
+  if (window_) window_->reach(index);
+  if (state_) state_->reach(index);
+  return index;
+}
+
 NodeIndex RadixIndex::root(std::string_view ns) {
   const std::uint32_t hash = hash_namespace(ns);
   if (const NodeIndex known = find_root(ns, hash)) return known;
-  const NodeIndex index = nodes_.alloc();
+  const NodeIndex index = new_node();
   Node& node = nodes_[index];
   node.info = std::make_unique<NamespaceInfo>(
       NamespaceInfo{std::string(ns), with_hashes_ ? chain_start(ns) : std::nullopt});
@@ -135,7 +178,7 @@ NodeIndex RadixIndex::settle(const Cursor& cursor) {
 }
 
 NodeIndex RadixIndex::split(NodeIndex lower_index, std::uint32_t at_page) {
-  const NodeIndex upper_index = nodes_.alloc();
+  const NodeIndex upper_index = new_node();
   Node& upper = nodes_[upper_index];
   Node& lower = nodes_[lower_index];
   const bool in_order = lower.in_order;
@@ -150,6 +193,7 @@ NodeIndex RadixIndex::split(NodeIndex lower_index, std::uint32_t at_page) {
   upper.hits = lower.hits;
   upper.priority = lower.priority;
   upper.num_children = 1;
+  upper.end_pages = lower.begin_pages() + at_page;
   ++lower.segment->refs;
   set_slice(upper, lower.segment, lower.offset_pages, at_page);
   branches_.replace(lower_index, upper_index);
@@ -161,13 +205,18 @@ NodeIndex RadixIndex::split(NodeIndex lower_index, std::uint32_t at_page) {
   children_.insert(upper.hash, upper_index);
   children_.insert(lower.hash, lower_index);
   if (in_order) enter_order(lower_index);
+  if (window_) window_->copy(upper_index, lower_index);  // a snapshot stays at the end
+  if (has_components()) {
+    place_components(upper_index);
+    place_components(lower_index);
+  }
   return upper_index;
 }
 
 NodeIndex RadixIndex::add_leaf(NodeIndex parent_index, const Token* tokens,
                                std::span<const std::uint32_t> pages) {
   const auto num_pages = static_cast<std::uint32_t>(pages.size());
-  const NodeIndex index = nodes_.alloc();
+  const NodeIndex index = new_node();
   Node& node = nodes_[index];
   Segment* segment = segments_.create(num_pages, with_hashes_);
   std::copy_n(tokens, segments_.num_tokens(num_pages), segment->tokens());
@@ -183,8 +232,29 @@ NodeIndex RadixIndex::add_leaf(NodeIndex parent_index, const Token* tokens,
   Node& parent = nodes_[parent_index];
   if (parent.in_order) leave_order(parent_index);
   ++parent.num_children;
+  node.end_pages = parent.end_pages + num_pages;
   evictable_pages_ += num_pages;
+  if (window_) window_->add(index, node);
   return index;
+}
+
+void RadixIndex::bury_head(NodeIndex leaf, std::uint32_t pages) {
+  if (pages == 0) return;
+  const NodeIndex head = split(leaf, pages);
+  window_->drop(head, nodes_[head]);
+}
+
+NodeIndex RadixIndex::revive(NodeIndex index, std::uint32_t first,
+                             std::span<const std::uint32_t> pages) {
+  if (first > 0) split(index, first);
+  Node& node = nodes_[index];
+  std::copy(pages.begin(), pages.end(), node.pages);
+  window_->add(index, node);
+  return index;
+}
+
+void RadixIndex::add_snapshot(NodeIndex node, StateSlot slot) {
+  state_->add(node, nodes_[node], slot);
 }
 
 void RadixIndex::touch(NodeIndex end) {
@@ -192,6 +262,7 @@ void RadixIndex::touch(NodeIndex end) {
   if (nodes_[end].in_order) leave_order(end);
   for (NodeIndex i = end; !nodes_[i].is_root(); i = nodes_[i].parent) nodes_[i].last_access = now_;
   enter_order(end);
+  if (has_components()) place_path(end);
 }
 
 void RadixIndex::touch_insert(NodeIndex end, std::int32_t priority, bool chunked) {
@@ -208,158 +279,10 @@ void RadixIndex::touch_insert(NodeIndex end, std::int32_t priority, bool chunked
     node.hits += chunked ? 0 : 1;
   }
   enter_order(end);
+  if (has_components()) place_path(end);
 }
 
-// ---- Locks and order ---------------------------------------------------------------------------
-
-void RadixIndex::lock(NodeIndex index) {
-  for (NodeIndex i = index; !nodes_[i].is_root(); i = nodes_[i].parent) {
-    Node& node = nodes_[i];
-    if (node.locks++ != 0) return;  // everything above is locked already
-    evictable_pages_ -= node.num_pages;
-    protected_pages_ += node.num_pages;
-    if (node.in_order) leave_order(i);
-  }
-}
-
-void RadixIndex::unlock(NodeIndex index) {
-  for (NodeIndex i = index; !nodes_[i].is_root(); i = nodes_[i].parent) {
-    Node& node = nodes_[i];
-    PANDO_CHECK(node.locks > 0, "unlock of node {}, which is not locked", i);
-    if (--node.locks != 0) return;
-    protected_pages_ -= node.num_pages;
-    evictable_pages_ += node.num_pages;
-    enter_order(i);
-  }
-}
-
-NodeStats RadixIndex::stats(const Node& node) const {
-  return {.last_access = node.last_access,
-          .created = node.created,
-          .hits = node.hits,
-          .priority = node.priority,
-          .num_tokens = static_cast<std::uint32_t>(node.num_pages * page_size_)};
-}
-
-void RadixIndex::enter_order(NodeIndex index) {
-  Node& node = nodes_[index];
-  if (!node.is_candidate()) return;
-  node.order_key = policy_->key(stats(node));
-  node.in_order = true;
-  order_.insert(node.order_key, index);
-}
-
-void RadixIndex::leave_order(NodeIndex index) {
-  Node& node = nodes_[index];
-  order_.erase(node.order_key, index);
-  node.in_order = false;
-}
-
-// ---- Evicting ----------------------------------------------------------------------------------
-
-// A victim is cold by definition: half a dozen cache lines that have not been touched for long. The
-// order tells who is next, so they are fetched while earlier victims leave, across calls: first the
-// node, then what it points at. (EvictOne at a million leaves: 590 ns without, 330 ns with.)
-// Part of evict() by force: gcc drops calls of functions that do nothing but prefetch.
-[[gnu::always_inline]] inline void RadixIndex::prefetch_victims() {
-  __builtin_prefetch(order_.line_ahead());
-  if (const NodeIndex i = order_.peek(12)) {
-    const auto* lines = reinterpret_cast<const char*>(&nodes_[i]);
-    __builtin_prefetch(lines);
-    __builtin_prefetch(lines + kCacheLine);
-  }
-  if (const NodeIndex i = order_.peek(8)) {
-    const Node& node = nodes_[i];
-    __builtin_prefetch(node.segment);
-    __builtin_prefetch(node.pages);
-    __builtin_prefetch(&nodes_[node.parent]);
-    __builtin_prefetch(children_.line_of(node.hash));
-    __builtin_prefetch(branches_.line_of(node));
-  }
-  if (const NodeIndex i = order_.peek(4)) __builtin_prefetch(branches_.next_line_of(nodes_[i]));
-}
-
-RadixIndex::Evicted RadixIndex::evict(std::size_t num_pages, bool whole_nodes,
-                                      std::vector<PageId>& out, const OnRemoved& on_removed) {
-  Evicted evicted;
-  while (evicted.pages < num_pages && !order_.empty()) {
-    const NodeIndex index = order_.front();
-    prefetch_victims();
-    const Node& node = nodes_[index];
-    const std::size_t missing = num_pages - evicted.pages;
-    const bool whole = whole_nodes || node.num_pages <= missing;
-    const std::uint32_t keep = whole ? 0 : node.num_pages - static_cast<std::uint32_t>(missing);
-    const std::uint32_t gone = node.num_pages - keep;
-    for (std::uint32_t i = keep; i < node.num_pages; ++i) out.push_back(PageId{node.pages[i]});
-    if (on_removed) on_removed(node, keep, gone);
-    evictable_pages_ -= gone;
-    evicted.pages += gone;
-    evicted.nodes += whole ? 1 : 0;
-    leave_order(index);
-    if (whole) {
-      remove_leaf(index);
-    } else {
-      trim(index, keep);
-    }
-  }
-  return evicted;
-}
-
-void RadixIndex::remove_leaf(NodeIndex index) {
-  Node& node = nodes_[index];
-  const NodeIndex parent = node.parent;
-  Segment* segment = node.segment;
-  children_.erase(node.hash, index);
-  branches_.erase(index);
-  --nodes_[parent].num_children;
-  segment->live_pages -= node.num_pages;
-  if (segment->refs > 1) {  // shared, then the parent holds what is before
-    const bool mostly_dead = segment->live_pages * 2 < segment->num_pages;
-    segments_.release(segment);
-    if (mostly_dead) shrink_segment(parent);
-  } else {
-    segments_.release(segment);
-  }
-  nodes_.free(index);
-  if (nodes_[parent].is_root()) {
-    drop_root_if_empty(parent);
-  } else {
-    enter_order(parent);
-  }
-}
-
-void RadixIndex::trim(NodeIndex index, std::uint32_t keep_pages) {
-  Node& node = nodes_[index];
-  Segment* segment = node.segment;
-  segment->live_pages -= node.num_pages - keep_pages;
-  node.num_pages = keep_pages;
-  if (segment->live_pages * 2 < segment->num_pages) shrink_segment(index);
-  nodes_.renew(index);  // a handle names the end of a node, and this end has moved
-  enter_order(index);
-}
-
-void RadixIndex::shrink_segment(NodeIndex last_holder) {
-  Segment* old = nodes_[last_holder].segment;
-  Segment* fresh = segments_.create(old->live_pages, old->hashes != nullptr);
-  std::copy_n(old->tokens(), segments_.num_tokens(old->live_pages), fresh->tokens());
-  std::copy_n(old->pages(), old->live_pages, fresh->pages());
-  if (old->hashes) std::copy_n(old->hashes.get(), old->live_pages, fresh->hashes.get());
-  fresh->refs = 0;
-  bool last = false;
-  for (NodeIndex i = last_holder; !last; i = nodes_[i].parent) {
-    Node& node = nodes_[i];
-    last = node.offset_pages == 0;
-    set_slice(node, fresh, node.offset_pages, node.num_pages);
-    ++fresh->refs;
-    segments_.release(old);
-  }
-}
-
-void RadixIndex::drop_root_if_empty(NodeIndex root) {
-  if (nodes_[root].num_children != 0) return;
-  children_.erase(nodes_[root].hash, root);
-  nodes_.free(root);
-}
+// ---- Telling -----------------------------------------------------------------------------------
 
 const PageHash* RadixIndex::parent_hash(const Node& node) const {
   const Node& parent = nodes_[node.parent];
@@ -367,14 +290,21 @@ const PageHash* RadixIndex::parent_hash(const Node& node) const {
   return parent.info->chain_start ? &*parent.info->chain_start : nullptr;
 }
 
-Sizes RadixIndex::sizes() const {
-  return {evictable_pages_ * page_size_, protected_pages_ * page_size_,
-          (evictable_pages_ + protected_pages_) * page_size_};
+Sizes RadixIndex::sizes(ComponentKind kind) const {
+  const auto scaled = [](std::size_t evictable, std::size_t held, std::size_t by) {
+    return Sizes{evictable * by, held * by, (evictable + held) * by};
+  };
+  if (kind == ComponentKind::full) return scaled(evictable_pages_, protected_pages_, page_size_);
+  const auto& component = kind == ComponentKind::window ? window_ : state_;
+  if (!component) return {};
+  return scaled(component->evictable(), component->held(),
+                kind == ComponentKind::window ? page_size_ : 1);
 }
 
 std::size_t RadixIndex::memory_bytes() const {
   return sizeof(*this) + nodes_.memory_bytes() + segments_.memory_bytes() +
-         children_.memory_bytes() + branches_.memory_bytes() + order_.memory_bytes();
+         children_.memory_bytes() + branches_.memory_bytes() + order_.memory_bytes() +
+         (window_ ? window_->memory_bytes() : 0) + (state_ ? state_->memory_bytes() : 0);
 }
 
 }  // namespace pando

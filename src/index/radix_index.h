@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The radix tree over pages of tokens: keys, nodes, locks, eviction order. It decides and returns
-// what became free; PrefixCache executes. It touches no KV bytes and frees no slots.
+// The radix tree over pages of tokens: keys, nodes, components, locks, eviction order. It decides
+// and returns what became free; PrefixCache executes. It touches no KV bytes and frees no slots.
 //
 // A walk is read-only: descend() follows a key and returns a Cursor; settle(), add_leaf() and the
 // touch calls then change the tree at that place. So bad input is refused after the walk and before
@@ -10,9 +10,16 @@
 // - an edge holds whole pages; siblings differ in their first page;
 // - locks of a node = leases on it + children that are locked; evictable are the tokens of nodes
 //   without locks; in the eviction order are exactly the unlocked nodes without children;
-// - a node was used at least as recently as its children.
+// - a node was used at least as recently as its children;
+// - with a window or state component, a node that lacks one (a tombstone) has children or is
+// locked:
+//   nothing could ever match the end of another, so it goes, and what is left bare above it too;
+// - whoever holds the window or the snapshot of a node holds the node.
 // Costs: descend compares each token once and looks up one child per edge; lock and unlock touch
-// the nodes whose state changes; evict is O(log leaves) per victim.
+// the nodes whose state changes; evict is O(log nodes) per victim. With components a use places
+// each node of its path anew, O(log nodes) each.
+//
+// radix_index.cc walks and grows, radix_evict.cc holds and evicts, radix_check.cc proves.
 #pragma once
 
 #include <array>
@@ -20,11 +27,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "index/branch_index.h"
 #include "index/child_table.h"
+#include "index/component.h"
 #include "index/eviction_order.h"
 #include "index/node.h"
 #include "index/segment.h"
@@ -41,6 +50,10 @@ class RadixIndex {
     bool bigram = false;
     bool hashes = false;  // keep the hash of every page
     std::uint64_t hash_seed = 0;
+    std::optional<std::size_t> window_pages = {};  // with a window component: what a match needs
+    bool state = false;                            // with a state component
+    std::size_t snapshot_interval_pages = 0;       // see thin_snapshots
+    std::size_t max_snapshots_per_path = SIZE_MAX;
   };
   RadixIndex(const Options& options, std::unique_ptr<EvictionPolicy> policy);
   ~RadixIndex();
@@ -55,6 +68,11 @@ class RadixIndex {
   /// is nullptr.
   Cursor descend(const Key& key, SlotId* out) const;
 
+  /// The longest part of a walk on whose end all components agree: the window is there unbroken for
+  /// long enough or back to the start, and there is a snapshot.
+  Cursor valid_end(const Cursor& cursor, bool with_state = true) const;
+  bool is_valid_end(NodeIndex node) const;
+
   /// Beyond the cursor, inside the next page: which node agrees longest, and for how many tokens.
   struct Partial {
     NodeIndex node = kNoNode;  // the page is its first one once the cursor is settled
@@ -63,10 +81,10 @@ class RadixIndex {
   };
   Partial partial(const Key& key, const Cursor& cursor) const;
 
-  /// Calls fn(first, pages, n) for the runs of pages along the cursor's path, from its end to the
-  /// root: pages [first, first + n) of the key lie in device pages pages[0, n).
+  /// Calls fn(node, first, n) for the nodes along the cursor's path, from its end to the root:
+  /// pages [first, first + n) of the key lie in the first n pages of the node.
   template <typename Fn>
-  void for_each_run(const Cursor& cursor, Fn&& fn) const;
+  void for_each_on_path(const Cursor& cursor, Fn&& fn) const;
 
   /// Splits so that the cursor is at the end of a node, and returns that node (the namespace's root
   /// for 0 pages). The lower half keeps the identity: leases and handles stay with the end they
@@ -76,6 +94,12 @@ class RadixIndex {
   /// The root of a namespace, made if need be. It goes when its last child does.
   NodeIndex root(std::string_view ns);
 
+  /// Splits off the first `pages` of a new leaf, if any, as a node without a window.
+  void bury_head(NodeIndex leaf, std::uint32_t pages);
+  /// `node` has lost its window; from its page `first` on it is whole again, with the pages given
+  /// unless there are none. Splits off what stays without. Returns the revived node.
+  NodeIndex revive(NodeIndex node, std::uint32_t first, std::span<const std::uint32_t> pages);
+
   /// Hangs pages below `parent`: tokens has pages.size() * page_size (bigram: one more).
   NodeIndex add_leaf(NodeIndex parent, const Token* tokens, std::span<const std::uint32_t> pages);
 
@@ -84,19 +108,55 @@ class RadixIndex {
   /// The same by an insert: raises priorities, counts a hit unless chunked.
   void touch_insert(NodeIndex node, std::int32_t priority, bool chunked);
 
+  /// What the tree let go of, for the cache to give back.
+  struct Released {
+    std::vector<PageId> pages;         // with the window side they may have
+    std::vector<PageId> window_pages;  // only the window side
+    std::vector<StateSlot> snapshots;
+    void clear();
+  };
+
   void lock(NodeIndex node);
-  void unlock(NodeIndex node);
+  /// May remove the node: a tombstone without children stays only while it is locked.
+  void unlock(NodeIndex node, Released& out);
+  /// Holds the window of the last pages up to the end of `node`, as many as a match needs, or fewer
+  /// where it is gone. Returns where the held part begins, in pages from the root; splits there.
+  std::uint32_t lock_window(NodeIndex node);
+  /// Holds all of the window from `from_page`, where a node begins, to the end of `node`.
+  void lock_window(NodeIndex node, std::uint32_t from_page);
+  bool has_window(NodeIndex node, std::uint32_t from_page) const;
+  void unlock_window(NodeIndex node, std::uint32_t from_page);
+  void lock_state(NodeIndex node) { state_->lock(node, nodes_[node]); }
+  void unlock_state(NodeIndex node);
+
+  bool has_window(NodeIndex node) const { return !window_ || window_->has(node); }
+  bool has_snapshot(NodeIndex node) const { return state_ && state_->has(node); }
+  StateSlot snapshot(NodeIndex node) const { return (*state_)[node].snapshot; }
+  /// Gives `node`, which has none, a snapshot.
+  void add_snapshot(NodeIndex node, StateSlot slot);
+  /// Drops snapshots above `node` that nobody holds: those less than the interval behind the one
+  /// before them, branching points excepted, then the shallowest beyond the most a path may have.
+  void thin_snapshots(NodeIndex node, Released& out);
 
   /// Called for pages about to leave: n pages of `node` from its page `first` on.
   using OnRemoved = std::function<void(const Node& node, std::uint32_t first, std::uint32_t n)>;
+  OnRemoved on_removed;
+
+  struct Goal {
+    std::size_t pages = 0;
+    std::size_t window_pages = 0;
+    std::size_t snapshots = 0;
+  };
   struct Evicted {
     std::size_t pages = 0;
+    std::size_t window_pages = 0;
+    std::size_t snapshots = 0;
     std::size_t nodes = 0;
   };
-  /// Takes pages from the least valuable leaves until `num_pages` are gone, trimming the last one
-  /// unless `whole_nodes`. Appends them to `out`.
-  Evicted evict(std::size_t num_pages, bool whole_nodes, std::vector<PageId>& out,
-                const OnRemoved& on_removed);
+  /// Takes pages from the least valuable leaves until the goal is met, trimming the last one unless
+  /// `whole_nodes`. Then windows and snapshots, from any node: a leaf that nobody holds goes with
+  /// them, another stays as a tombstone.
+  Evicted evict(const Goal& goal, bool whole_nodes, Released& out);
 
   NodeId id(NodeIndex node) const { return nodes_.id(node); }
   NodeIndex resolve(NodeId id) const { return nodes_.resolve(id); }
@@ -115,13 +175,17 @@ class RadixIndex {
   std::size_t num_units(const Key& key) const {
     return key.tokens.size() <= overlap_ ? 0 : key.tokens.size() - overlap_;
   }
-  Sizes sizes() const;
+  /// Full and window in tokens, state in snapshots.
+  Sizes sizes(ComponentKind kind) const;
   std::size_t num_nodes() const { return nodes_.num_live(); }
   std::size_t memory_bytes() const;
   std::vector<PageId> all_pages() const;
+  /// Calls fn(index, node) for every node but roots.
+  template <typename Fn>
+  void for_each_node(Fn&& fn) const;
   std::string dump() const;
-  /// O(tree). `num_leases` is how many locks callers hold.
-  Status check(std::size_t num_leases) const;
+  /// O(tree). How many locks on nodes and on snapshots callers hold.
+  Status check(std::size_t num_locks, std::size_t num_state_locks) const;
 
  private:
   NodeIndex find_root(std::string_view ns, std::uint32_t hash) const;
@@ -129,10 +193,17 @@ class RadixIndex {
   std::uint32_t hash_page(NodeIndex parent, const Token* tokens) const;
   std::size_t agreeing_pages(const Token* a, const Token* b, std::size_t max_pages) const;
 
+  NodeIndex new_node();
   NodeIndex split(NodeIndex node, std::uint32_t at_page);
   void set_slice(Node& node, Segment* segment, std::uint32_t offset, std::uint32_t num_pages);
-  void prefetch_victims();
-  void remove_leaf(NodeIndex leaf);
+  void prefetch_victims(const EvictionOrder& order);
+  void evict_leaves(const Goal& goal, bool whole_nodes, Released& out, Evicted& evicted);
+  void evict_window(const Goal& goal, Released& out, Evicted& evicted);
+  void evict_snapshots(const Goal& goal, Released& out, Evicted& evicted);
+  void release_tail(NodeIndex node, std::uint32_t keep, Released& out, Evicted& evicted);
+  void drop_leaf(NodeIndex leaf, Released& out, Evicted& evicted);
+  void drop_snapshot(NodeIndex node, Released& out);
+  NodeIndex remove_leaf(NodeIndex leaf);
   void trim(NodeIndex leaf, std::uint32_t keep_pages);
   void shrink_segment(NodeIndex last_holder);
   void drop_root_if_empty(NodeIndex root);
@@ -140,33 +211,53 @@ class RadixIndex {
   NodeStats stats(const Node& node) const;
   void enter_order(NodeIndex node);
   void leave_order(NodeIndex node);
+  bool has_components() const { return window_ || state_; }
+  void place_components(NodeIndex node);
+  void place_path(NodeIndex node);
+  /// Whether nothing could match the end of this node until it gets back what it lost.
+  bool is_bare(NodeIndex node) const;
 
   std::vector<NodeIndex> roots() const;
   Status check_node(NodeIndex index, std::size_t* extra_locks) const;
   Status check_segments() const;
+  Status check_component(const Component& component, const char* name) const;
+  Status check_held_windows() const;
+  Status check_snapshots(std::size_t num_state_locks) const;
 
   const std::size_t page_size_;
   const std::size_t overlap_;  // raw tokens a page reads beyond its units: 1 for bigram keys
   const bool with_hashes_;
+  const std::size_t window_pages_;
+  const std::size_t snapshot_interval_pages_;
+  const std::size_t max_snapshots_per_path_;
   std::array<std::uint64_t, 24> secret_;  // of the hash that finds children
   std::unique_ptr<EvictionPolicy> policy_;
   NodeSlab nodes_;
   SegmentStore segments_;
   ChildTable children_;
   BranchIndex branches_;
-  EvictionOrder order_;
+  EvictionOrder order_;  // leaves that nobody holds
+  std::optional<Component> window_;
+  std::optional<Component> state_;
   std::uint64_t now_ = 0;
   std::size_t evictable_pages_ = 0;
   std::size_t protected_pages_ = 0;
 };
 
 template <typename Fn>
-void RadixIndex::for_each_run(const Cursor& cursor, Fn&& fn) const {
+void RadixIndex::for_each_node(Fn&& fn) const {
+  for (NodeIndex i = 1; i < nodes_.end(); ++i) {
+    if (nodes_[i].live && !nodes_[i].is_root()) fn(i, nodes_[i]);
+  }
+}
+
+template <typename Fn>
+void RadixIndex::for_each_on_path(const Cursor& cursor, Fn&& fn) const {
   std::size_t end = cursor.pages;
   std::uint32_t n = cursor.pages_in_node;
   for (NodeIndex i = cursor.node; end > 0; i = nodes_[i].parent, n = nodes_[i].num_pages) {
     end -= n;
-    fn(end, nodes_[i].pages, n);
+    fn(i, end, n);
   }
 }
 

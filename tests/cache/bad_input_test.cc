@@ -7,6 +7,7 @@
 #include <string>
 
 #include "support/cache_fixture.h"
+#include "support/hybrid_fixture.h"
 
 namespace pando::testing {
 namespace {
@@ -55,13 +56,17 @@ TEST(BadOptions, APageSizeThatIsNotTheAllocators) {
 }
 
 TEST(BadOptions, ASinkThatIsEmpty) {
-  EXPECT_TRUE(fails(PrefixCache::create({}, SlotSink{}, 64), kInvalid, "sink is empty"));
+  EXPECT_TRUE(fails(PrefixCache::create({}, EngineSlots{.max_slots = 64, .free = {}}), kInvalid,
+                    "free is empty"));
 }
 
 TEST(BadOptions, ASinkWithoutASinglePage) {
   const SlotSink sink = [](std::span<const SlotId>) {};
-  EXPECT_TRUE(fails(PrefixCache::create({.page_size = 16}, sink, 31), kInvalid, "max_slots 31"));
-  EXPECT_TRUE(PrefixCache::create({.page_size = 16}, sink, 32).ok());
+  EXPECT_TRUE(
+      fails(PrefixCache::create({.page_size = 16}, EngineSlots{.max_slots = 31, .free = sink}),
+            kInvalid, "max_slots 31"));
+  EXPECT_TRUE(
+      PrefixCache::create({.page_size = 16}, EngineSlots{.max_slots = 32, .free = sink}).ok());
 }
 
 // ---- Keys.
@@ -270,6 +275,110 @@ TEST(PrefixCacheDeathTest, ProbeOfABatchWithoutRoomForTheAnswers) {
 TEST(PrefixCacheDeathTest, TheValueOfAnErrorNamesTheError) {
   TestCache cache;
   EXPECT_DEATH((void)cache->match({}).value(), "the key is empty \\(invalid argument\\)");
+}
+
+// ---- Components --------------------------------------------------------------------------------
+
+TEST(BadComponents, AWindowThatIsZeroOrDoesNotCoverAPageIsRefused) {
+  auto allocator =
+      *WindowAllocator::create({.full_tokens = 256, .window_tokens = 128, .page_size = 16});
+  for (const std::size_t window : {0, 15}) {
+    EXPECT_TRUE(fails(PrefixCache::create({.page_size = 16, .window = window}, *allocator),
+                      kInvalid, "does not cover a page of 16"));
+  }
+}
+
+TEST(BadComponents, AWindowPoolLargerThanTheFullPoolIsRefused) {
+  EXPECT_TRUE(fails(WindowAllocator::create({.full_tokens = 64, .window_tokens = 65}), kInvalid,
+                    "larger than the full pool"));
+}
+
+TEST(BadComponents, OptionsAndAllocatorsMustFitTogether) {
+  auto paged = *PagedAllocator::create({.capacity_tokens = 64});
+  auto window = *WindowAllocator::create({.full_tokens = 64, .window_tokens = 64});
+  auto states = *StateAllocator::create(4);
+  EXPECT_TRUE(
+      fails(PrefixCache::create({.window = 4}, *paged), kInvalid, "needs a WindowAllocator"));
+  EXPECT_TRUE(fails(PrefixCache::create({}, *window), kInvalid, "how long the window is"));
+  EXPECT_TRUE(fails(PrefixCache::create({.state = StateOptions{}}, *paged), kInvalid,
+                    "only the option is given"));
+  EXPECT_TRUE(fails(PrefixCache::create({}, *paged, nullptr, states.get()), kInvalid,
+                    "only the pool is given"));
+  EXPECT_TRUE(fails(PrefixCache::create({.state = StateOptions{.max_per_path = 0}}, *paged, nullptr,
+                                        states.get()),
+                    kInvalid, "max_per_path is 0"));
+  const EngineSlots no_window{.max_slots = 64, .free = [](std::span<const SlotId>) {}};
+  EXPECT_TRUE(fails(PrefixCache::create({.window = 4}, no_window), kInvalid,
+                    "needs free_window and move_window"));
+}
+
+TEST(BadComponents, AWindowThatIsNotThereIsRefused) {
+  HybridCache cache({.page_size = 16, .window = 32});
+  const Slots slots = cache.take(64);
+  const auto refused = [&](std::size_t released, std::string_view why) {
+    return fails(cache->insert({tokens(64)}, slots, {.window_released = released}), kInvalid, why);
+  };
+  EXPECT_TRUE(refused(8, "multiple of the page size 16"));
+  EXPECT_TRUE(refused(80, "leaves a window at the end of 64 tokens"));
+  EXPECT_TRUE(refused(64, "leaves a window at the end of 64 tokens"));
+  cache.window->free_window(std::span(slots).first(16));
+  EXPECT_TRUE(refused(0, "has given back its window side"));
+  EXPECT_EQ(cache->num_nodes(), 0u);
+  EXPECT_TRUE(cache.closes({.full = 64, .windows = 48}));
+}
+
+TEST(BadComponents, ReleasingAWindowTwiceOrWhereThereIsNoneIsRefused) {
+  HybridCache cache({.page_size = 1, .window = 4});
+  cache.put(tokens(8));
+  Lease lease = cache.hold(tokens(8));
+  EXPECT_TRUE(lease.release_window().ok());
+  EXPECT_TRUE(fails(lease.release_window(), kInvalid, "released it already"));
+  EXPECT_TRUE(fails(Lease().release_window(), kInvalid, "holds no window"));
+  TestCache plain;
+  Running r(tokens(4));
+  EXPECT_TRUE(
+      fails(plain->release_window(r.request, 4), ErrorCode::unavailable, "no window component"));
+  EXPECT_TRUE(fails(plain->insert({tokens(4)}, plain.take(4), {.window_released = 2}), kInvalid,
+                    "no window component"));
+}
+
+TEST(BadComponents, AStateSlotOfAnotherPoolIsRefused) {
+  HybridCache cache({.page_size = 1, .state = StateOptions{}});
+  auto other = *StateAllocator::create(4);
+  const Slots slots = cache.take(8);
+  const auto refused = [&](StateSlot slot, std::string_view why) {
+    return fails(cache->insert({tokens(8)}, slots, {.snapshot = slot}), kInvalid, why);
+  };
+  EXPECT_TRUE(refused(*other->alloc(), "not one that this cache's pool has handed out"));
+  EXPECT_TRUE(refused({}, "expected a snapshot of the state after token 8"));
+  const StateSlot mine = cache.take_state();
+  cache.states->free(mine);
+  EXPECT_TRUE(refused(mine, "not one that this cache's pool has handed out"));
+  const StateSlot used = cache.take_state();
+  cache.put(tokens(4, 50), {.snapshot = used});
+  EXPECT_TRUE(refused(used, "the tree's already"));
+  EXPECT_TRUE(cache.closes({.full = 8}));
+
+  TestCache plain;
+  EXPECT_TRUE(fails(plain->insert({tokens(4)}, plain.take(4), {.snapshot = used}), kInvalid,
+                    "no state component"));
+  EXPECT_TRUE(fails(plain->allocate_state(), ErrorCode::unavailable, "no state component"));
+}
+
+TEST(BadComponents, ASnapshotOfNoWholePageIsRefused) {
+  HybridCache cache({.page_size = 16, .state = StateOptions{}});
+  Running r(tokens(40));
+  cache->start(r.request).value();
+  cache->allocate(r.request, 0).value();
+  r.request.snapshot = cache.take_state();
+  for (const std::size_t length : {17, 48}) {
+    r.request.snapshot_length = length;
+    EXPECT_TRUE(fails(cache->checkpoint(r.request), kInvalid, "multiple of the page size 16"));
+    EXPECT_TRUE(fails(cache->finish(r.request), kInvalid, "multiple of the page size 16"));
+  }
+  r.request.snapshot_length = 32;
+  cache->finish(r.request).value();
+  EXPECT_TRUE(cache.closes());
 }
 
 }  // namespace

@@ -191,11 +191,10 @@ struct SinkCache {
   explicit SinkCache(std::size_t page_size = 1, std::size_t max_slots = 64)
       : cache(*PrefixCache::create(
             {.page_size = page_size},
-            [this](std::span<const SlotId> slots) {
-              batches.emplace_back(slots.begin(), slots.end());
-              std::sort(batches.back().begin(), batches.back().end());
-            },
-            max_slots)) {}
+            EngineSlots{.max_slots = max_slots, .free = [this](std::span<const SlotId> slots) {
+                          batches.emplace_back(slots.begin(), slots.end());
+                          std::sort(batches.back().begin(), batches.back().end());
+                        }})) {}
   PrefixCache* operator->() const { return cache.get(); }
 
   std::vector<Slots> batches;

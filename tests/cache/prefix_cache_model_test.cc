@@ -7,6 +7,8 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "support/cache_model.h"
 
@@ -14,31 +16,72 @@ namespace pando::testing {
 namespace {
 
 struct Case {
-  const char* name;
+  std::string name;
   ModelConfig config;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-const Case kCases[] = {
+const Case kPlainCases[] = {
     {"page1_lru", {.page_size = 1}},
     {"page1_bigram_slru_events",
      {.page_size = 1, .bigram = true, .events = true, .policy = "slru"}},
-    {"page1_sink_lfu", {.page_size = 1, .own_allocator = false, .policy = "lfu"}},
+    {"page1_engine_lfu", {.page_size = 1, .own_allocator = false, .policy = "lfu"}},
     {"page4_events", {.page_size = 4, .events = true}},
     {"page4_bigram_priority", {.page_size = 4, .bigram = true, .policy = "priority"}},
     {"page4_whole_nodes_filo", {.page_size = 4, .whole_nodes = true, .policy = "filo"}},
-    {"page4_sink_bigram_events",
+    {"page4_engine_bigram_events",
      {.page_size = 4, .bigram = true, .events = true, .own_allocator = false}},
     {"page16_fifo", {.page_size = 16, .policy = "fifo", .num_pages = 16}},
     {"page16_mru_events", {.page_size = 16, .events = true, .policy = "mru", .num_pages = 40}},
     {"page64_bigram_lfu", {.page_size = 64, .bigram = true, .policy = "lfu", .num_pages = 12}},
 };
 
+// The plain cases, and every combination of components, page sizes and kinds of key; the other
+// options take turns. Namespaces are in every key.
+std::vector<Case> all_cases() {
+  std::vector<Case> cases(std::begin(kPlainCases), std::end(kPlainCases));
+  const char* const policies[] = {"lru", "lru", "priority", "lfu", "lru", "slru", "fifo", "mru"};
+  const StateOptions thinning[] = {
+      {},
+      {.snapshot_interval = 2},
+      {.snapshot_interval = StateOptions::kOnlyEnds},
+      {.snapshot_interval = 0, .max_per_path = 2},
+      {.snapshot_interval = 3, .max_per_path = 3},
+  };
+  std::size_t turn = 0;
+  for (const bool window : {false, true}) {
+    for (const bool state : {false, true}) {
+      if (!window && !state) continue;
+      for (const std::size_t page_size : {1, 16, 64}) {
+        for (const bool bigram : {false, true}) {
+          ModelConfig config{.page_size = page_size, .bigram = bigram};
+          config.events = turn % 3 == 1;
+          config.whole_nodes = turn % 4 == 3;
+          config.own_allocator = turn % 5 < 3;
+          config.policy = policies[turn % std::size(policies)];
+          // One page, two and a bit, three.
+          if (window) config.window = page_size * (turn % 3 + 1) + (turn % 3 == 1 ? 1 : 0);
+          if (state) {
+            config.state = thinning[turn % std::size(thinning)];
+            if (config.state->snapshot_interval != StateOptions::kOnlyEnds)
+              config.state->snapshot_interval *= page_size;
+          }
+          cases.push_back({std::string(window ? "window_" : "") + (state ? "state_" : "") + "page" +
+                               std::to_string(page_size) + (bigram ? "_bigram" : ""),
+                           config});
+          ++turn;
+        }
+      }
+    }
+  }
+  return cases;
+}
+
 std::size_t ops_per_case() {
   const char* text = std::getenv("PANDO_MODEL_OPS");
   const std::size_t total = text != nullptr ? std::strtoull(text, nullptr, 10) : 1'000'000;
-  return total / std::size(kCases) + 1;
+  return total / all_cases().size() + 1;
 }
 
 class PrefixCacheModel : public ::testing::TestWithParam<Case> {};
@@ -56,7 +99,7 @@ TEST_P(PrefixCacheModel, AgreesWithTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Configurations, PrefixCacheModel, ::testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Configurations, PrefixCacheModel, ::testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

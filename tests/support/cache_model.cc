@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's operations on keys and the comparison after each; requests are in
-// cache_model_requests.cc.
+// Decodes operations and compares the two caches after each.
 #include "support/cache_model.h"
 
 #include <algorithm>
@@ -33,28 +32,61 @@ void throw_on_failed_checks() {
 
 CacheModel::CacheModel(const ModelConfig& config)
     : config_(config),
-      reference_(config.page_size, config.bigram, config.whole_nodes, config.policy) {
-  CacheOptions options;
-  options.page_size = config.page_size;
-  options.bigram = config.bigram;
-  options.events = config.events;
-  options.evict_whole_nodes = config.whole_nodes;
-  options.hash_seed = 7;
-  allocator_ = *PagedAllocator::create({.capacity_tokens = config.num_pages * config.page_size,
-                                        .page_size = config.page_size,
-                                        .order = ReuseOrder::sorted});
-  if (config.own_allocator) {
-    cache_ = *PrefixCache::create(options, *allocator_, *make_policy(config.policy));
+      reference_({.page_size = config.page_size,
+                  .bigram = config.bigram,
+                  .whole_nodes = config.whole_nodes,
+                  .policy = config.policy,
+                  .window = config.window,
+                  .state = config.state}) {
+  const std::size_t tokens = config.num_pages * config.page_size;
+  if (config.window) {
+    window_allocator_ =
+        *WindowAllocator::create({.full_tokens = tokens,
+                                  .window_tokens = config.num_window_pages * config.page_size,
+                                  .page_size = config.page_size,
+                                  .order = ReuseOrder::sorted});
   } else {
-    SlotSink sink = [this](std::span<const SlotId> slots) {
-      require(sunk_.empty(), "the sink was called twice in one operation");
-      sunk_.assign(slots.begin(), slots.end());
-    };
-    cache_ =
-        *PrefixCache::create(options, std::move(sink), (config.num_pages + 1) * config.page_size,
-                             *make_policy(config.policy));
+    allocator_ = *PagedAllocator::create(
+        {.capacity_tokens = tokens, .page_size = config.page_size, .order = ReuseOrder::sorted});
   }
+  if (config.state) states_ = *StateAllocator::create(config.num_states);
   for (std::uint32_t page = 1; page <= config.num_pages; ++page) free_.insert(page);
+  make_cache();
+}
+
+void CacheModel::make_cache() {
+  CacheOptions options;
+  options.page_size = config_.page_size;
+  options.bigram = config_.bigram;
+  options.events = config_.events;
+  options.evict_whole_nodes = config_.whole_nodes;
+  options.hash_seed = 7;
+  options.window = config_.window;
+  options.state = config_.state;
+  auto policy = *make_policy(config_.policy);
+  if (!config_.own_allocator) {
+    cache_ = *PrefixCache::create(options, engine_slots(), std::move(policy), states_.get());
+  } else if (config_.window) {
+    cache_ = *PrefixCache::create(options, *window_allocator_, std::move(policy), states_.get());
+  } else {
+    cache_ = *PrefixCache::create(options, *allocator_, std::move(policy), states_.get());
+  }
+}
+
+EngineSlots CacheModel::engine_slots() {
+  const auto record = [](std::vector<SlotId>& to, std::span<const SlotId> slots) {
+    require(to.empty(), "the engine was told the same twice in one operation");
+    to.assign(slots.begin(), slots.end());
+  };
+  return {.max_slots = (config_.num_pages + 1) * config_.page_size,
+          .free = [=, this](std::span<const SlotId> slots) { record(told_.freed, slots); },
+          .free_window =
+              [=, this](std::span<const SlotId> slots) { record(told_.window_freed, slots); },
+          .move_window =
+              [=, this](std::span<const SlotId> from, std::span<const SlotId> to) {
+                record(told_.moved_from, from);
+                record(told_.moved_to, to);
+              }};
 }
 
 CacheModel::~CacheModel() {
@@ -64,6 +96,8 @@ CacheModel::~CacheModel() {
   new std::deque<Running>(std::move(running_));
   (void)cache_.release();
   (void)allocator_.release();
+  (void)window_allocator_.release();
+  (void)states_.release();
 }
 
 CacheModel::KeyData CacheModel::make_key(Bits& bits) const {
@@ -87,8 +121,8 @@ CacheModel::KeyData CacheModel::make_key(Bits& bits) const {
 
 void CacheModel::apply(std::uint64_t op) {
   Bits bits(op);
-  sunk_.clear();
-  switch (bits.below(16)) {
+  told_ = {};
+  switch (bits.below(20)) {
     case 0:
     case 1:
       do_insert(bits);
@@ -108,7 +142,7 @@ void CacheModel::apply(std::uint64_t op) {
       do_release(bits);
       break;
     case 7:
-      do_evict(bits.below(4 * config_.page_size + 1));
+      do_evict(bits.below(4 * config_.page_size + 1), 0, 0);
       break;
     case 8:
       do_start(bits);
@@ -130,219 +164,220 @@ void CacheModel::apply(std::uint64_t op) {
     case 15:
       bits.chance(16) ? do_reset() : do_bad_input(bits);
       break;
+    case 16:
+      do_evict(bits.below(2 * config_.page_size + 1), bits.below(4 * config_.page_size + 1),
+               bits.below(3));
+      break;
+    case 17:
+      do_release_part(bits);
+      break;
+    case 18:
+      do_snapshot(bits);
+      break;
+    case 19:
+      do_release_window(bits);
+      break;
   }
   compare();
 }
 
 void CacheModel::finish() {
   while (!leases_.empty()) {
-    hold(leases_.back().path, -1);
-    hold(leases_.back().partial, -1);
+    told_ = {};
+    Freed freed;
+    drop(leases_.back().partial, freed);
+    drop(leases_.back().path, freed);
     leases_.pop_back();
+    expect(freed);
   }
   while (!running_.empty()) {
-    sunk_.clear();
+    told_ = {};
     do_finish(0, true);
     compare();
   }
-  sunk_.clear();
+  told_ = {};
   do_reset();
   compare();
   if (config_.events) replay_events();
   require(free_.size() == config_.num_pages, "{} of {} pages are free at the end", free_.size(),
           config_.num_pages);
-}
-
-// ---- Keys --------------------------------------------------------------------------------------
-
-CacheModel::SavedMatch CacheModel::do_match(const KeyData& key, std::vector<SlotId>* slots) {
-  std::vector<SlotId> own(key.tokens.size());
-  std::vector<SlotId>& out = slots != nullptr ? *slots : own;
-  SavedMatch saved;
-  saved.match = *cache_->match(key.view(), out);
-  const ReferenceCache::Found found = reference_.match(key.ns, key.tokens);
-  const Match& match = saved.match;
-  require(match.length == found.num_pages * config_.page_size,
-          "match of {} pages is {} tokens long", found.num_pages, match.length);
-  require(match.end == found.end, "match ends because of {}, expected {}", to_string(match.end),
-          to_string(found.end));
-  require(whole_pages(out, found.num_pages) == found.pages, "match gives the wrong slots");
-  require(match.partial_length == found.partial_length, "{} further tokens, expected {}",
-          match.partial_length, found.partial_length);
-  if (found.last) saved.path = {*found.last, found.last_uid};
-  if (found.partial_length > 0) {
-    const auto page = static_cast<std::uint32_t>(
-        static_cast<std::size_t>(index_of(match.partial_slot)) / config_.page_size);
-    require(found.partial_pages.contains(page), "page {} does not agree longest", page);
-    const ReferenceCache::PageKey end = reference_.node_end(page);
-    saved.partial = {end, reference_.uid(end)};
-  }
-  return saved;
-}
-
-void CacheModel::hold(const std::optional<HeldPath>& path, int by) {
-  if (path) reference_.lock(path->end, by);
-}
-
-void CacheModel::do_lock(const SavedMatch& saved) {
-  bool stale = false;
-  for (const auto& path : {saved.path, saved.partial})
-    stale = stale || (path && !reference_.exists(path->end, path->uid));
-  Result<Lease> lease = cache_->lock(saved.match);
-  require(lease.ok() != stale, "lock of a {} match", stale ? "stale" : "good");
-  if (stale) return;
-  hold(saved.path, 1);
-  hold(saved.partial, 1);
-  leases_.push_back({std::move(*lease), saved.path, saved.partial});
-}
-
-void CacheModel::do_release(Bits& bits) {
-  if (leases_.empty()) return;
-  const std::size_t which = bits.below(leases_.size());
-  HeldLease& held = leases_[which];
-  hold(held.partial, -1);
-  held.partial.reset();
-  if (bits.chance(4)) {
-    held.lease.release_partial();
-    return;
-  }
-  hold(held.path, -1);
-  leases_.erase(leases_.begin() + static_cast<std::ptrdiff_t>(which));
-}
-
-void CacheModel::do_insert(Bits& bits) {
-  const KeyData key = make_key(bits);
-  const std::size_t num_pages = reference_.num_pages(key.tokens);
-  const bool chunked = bits.chance(4);
-  const bool use_match = bits.chance(2);
-  const auto priority = static_cast<std::int32_t>(bits.below(3)) - 1;
-  if (num_pages == 0 || !make_room(num_pages)) return;
-  std::vector<SlotId> slots(key.tokens.size());
-  const std::size_t held = use_match ? do_match(key, &slots).match.length : 0;
-  const std::size_t claimed = bits.chance(3) ? 0 : held;  // the tree knows its own slots anyway
-  const std::vector<SlotId> taken = take_pages(num_pages - held / config_.page_size);
-  std::copy(taken.begin(), taken.end(), slots.begin() + static_cast<std::ptrdiff_t>(held));
-
-  const std::size_t existing = reference_.look(key.ns, key.tokens).num_pages * config_.page_size;
-  const std::vector<std::uint32_t> duplicates =
-      reference_.insert(key.ns, key.tokens, whole_pages(slots, num_pages), priority, chunked);
-  sunk_.clear();
-  const Inserted inserted = *cache_->insert(
-      key.view(), slots, {.owned_by_tree = claimed, .priority = priority, .chunked = chunked});
-  require(inserted.length == num_pages * config_.page_size, "insert took {} tokens",
-          inserted.length);
-  require(inserted.existing == existing, "{} tokens existed, expected {}", inserted.existing,
-          existing);
-  require(inserted.freed == duplicates.size() * config_.page_size, "freed {} tokens, expected {}",
-          inserted.freed, duplicates.size() * config_.page_size);
-  expect_freed(duplicates);
-}
-
-void CacheModel::do_evict(std::size_t num_tokens) {
-  sunk_.clear();
-  const EvictResult result = cache_->evict(num_tokens);
-  const auto gone = reference_.evict((num_tokens + config_.page_size - 1) / config_.page_size);
-  require(result.tokens == gone.size() * config_.page_size, "evicted {} tokens, expected {}",
-          result.tokens, gone.size() * config_.page_size);
-  expect_freed(gone);
-}
-
-void CacheModel::do_probe(Bits& bits) {
-  const std::string before = cache_->dump();
-  const KeyData keys[] = {make_key(bits), make_key(bits)};
-  const Key views[] = {keys[0].view(), keys[1].view()};
-  std::size_t lengths[2];
-  cache_->probe(views, lengths);
-  for (std::size_t i = 0; i < 2; ++i) {
-    const std::size_t expected =
-        reference_.look(keys[i].ns, keys[i].tokens).num_pages * config_.page_size;
-    require(lengths[i] == expected, "probe gives {}, expected {}", lengths[i], expected);
-  }
-  require(cache_->dump() == before, "probe changed the tree");
-}
-
-void CacheModel::do_reset() {
-  bool held = false;
-  for (const HeldLease& lease : leases_) held = held || lease.path || lease.partial;
-  for (const Running& running : running_) held = held || running.path || running.partial;
-  const auto owned = reference_.owned();
-  const Status status = cache_->reset();
-  require(status.ok() != held, "reset {} while leases are {}held",
-          status.ok() ? "worked" : "failed", held ? "" : "not ");
-  if (held) return;
-  reference_.clear();
-  expect_freed({owned.begin(), owned.end()});
+  require(windows_.empty() && taken_states_.empty(),
+          "{} windows and {} snapshots are left at the end", windows_.size(), taken_states_.size());
 }
 
 // ---- Slots -------------------------------------------------------------------------------------
+
+const PagedAllocator& CacheModel::full_side() const {
+  return config_.window ? window_allocator_->full() : *allocator_;
+}
+
+std::uint32_t CacheModel::page_of(SlotId slot) const {
+  return static_cast<std::uint32_t>(static_cast<std::size_t>(index_of(slot)) / config_.page_size);
+}
 
 std::vector<std::uint32_t> CacheModel::whole_pages(const std::vector<SlotId>& slots,
                                                    std::size_t n) const {
   std::vector<std::uint32_t> pages;
   for (std::size_t i = 0; i < n; ++i) {
-    const auto first = static_cast<std::size_t>(index_of(slots[i * config_.page_size]));
+    const std::int64_t first = index_of(slots[i * config_.page_size]);
     for (std::size_t j = 0; j < config_.page_size; ++j)
-      require(static_cast<std::size_t>(index_of(slots[i * config_.page_size + j])) == first + j,
+      require(index_of(slots[i * config_.page_size + j]) == first + static_cast<std::int64_t>(j),
               "slots of page {} are not in order", i);
-    pages.push_back(static_cast<std::uint32_t>(first / config_.page_size));
+    pages.push_back(page_of(SlotId{first}));
   }
   return pages;
 }
 
+std::vector<SlotId> CacheModel::slots_of(const std::vector<std::uint32_t>& pages) const {
+  std::vector<SlotId> slots;
+  for (const std::uint32_t page : pages) {
+    for (std::size_t j = 0; j < config_.page_size; ++j)
+      slots.push_back(SlotId{static_cast<std::int64_t>(page * config_.page_size + j)});
+  }
+  return slots;
+}
+
 bool CacheModel::make_room(std::size_t num_pages) {
-  if (free_.size() < num_pages) {
-    do_evict((num_pages - free_.size()) * config_.page_size);
+  const auto missing = [&](std::size_t free) { return num_pages - std::min(num_pages, free); };
+  const std::size_t full = missing(free_.size());
+  const std::size_t window = config_.window ? missing(free_windows()) : 0;
+  if (full > 0 || window > 0) {
+    do_evict(full * config_.page_size, window * config_.page_size, 0);
     compare();
   }
-  return free_.size() >= num_pages;
+  return free_.size() >= num_pages && (!config_.window || free_windows() >= num_pages);
+}
+
+void CacheModel::note_taken(std::uint32_t page) {
+  require(free_.erase(page) == 1, "page {} was not free", page);
+  if (config_.window) windows_.insert(page);
 }
 
 std::vector<SlotId> CacheModel::take_pages(std::size_t num_pages) {
   std::vector<SlotId> slots(num_pages * config_.page_size);
-  allocator_->alloc(slots).value();
-  for (const std::uint32_t page : whole_pages(slots, num_pages))
-    require(free_.erase(page) == 1, "page {} was not free", page);
+  (config_.window ? window_allocator_->alloc(slots) : allocator_->alloc(slots)).value();
+  for (const std::uint32_t page : whole_pages(slots, num_pages)) note_taken(page);
   return slots;
 }
 
-void CacheModel::expect_freed(const std::vector<std::uint32_t>& pages) {
-  for (const std::uint32_t page : pages)
+void CacheModel::release_own_window(std::uint32_t page) {
+  window_allocator_->free_window(slots_of({page}));
+  windows_.erase(page);
+}
+
+std::optional<StateSlot> CacheModel::take_state() {
+  const bool possible =
+      states_->available() > 0 ||
+      reference_.count(ComponentKind::state).locked < reference_.count(ComponentKind::state).total;
+  told_ = {};
+  const bool evicts = states_->available() == 0;
+  const Result<StateSlot> slot = cache_->allocate_state();
+  require(slot.ok() == possible, "allocate_state {}", slot.ok() ? "worked" : "failed");
+  if (!possible) return {};
+  if (evicts) expect(reference_.evict(0, 0, 1));
+  require(taken_states_.insert(slot->index).second, "state slot {} was not free", slot->index);
+  compare();
+  return *slot;
+}
+
+void CacheModel::expect(const Freed& freed) {
+  if (!config_.own_allocator) expect_told(freed);
+  for (const auto& [from, to] : freed.moved) {
+    require(windows_.erase(from) == 1, "page {} has no window to move", from);
+    require(windows_.insert(to).second, "page {} had a window", to);
+  }
+  for (const std::uint32_t page : freed.window_pages) windows_.erase(page);
+  for (const std::uint32_t page : freed.pages) {
     require(free_.insert(page).second, "page {} freed twice by the reference", page);
-  if (config_.own_allocator) return;
-  std::set<std::uint32_t> sunk;
-  for (const SlotId slot : sunk_)
-    sunk.insert(
-        static_cast<std::uint32_t>(static_cast<std::size_t>(index_of(slot)) / config_.page_size));
-  require(sunk == std::set<std::uint32_t>(pages.begin(), pages.end()),
-          "the sink got {} pages, expected {}", sunk.size(), pages.size());
-  if (!sunk_.empty()) allocator_->free(sunk_);
-  sunk_.clear();
+    windows_.erase(page);
+  }
+  for (const std::uint32_t snapshot : freed.snapshots)
+    require(taken_states_.erase(snapshot - 1) == 1, "state slot {} freed twice", snapshot - 1);
+}
+
+// The engine was told exactly this; and now does it.
+void CacheModel::expect_told(const Freed& freed) {
+  const auto same = [&](std::vector<SlotId> told, std::vector<std::uint32_t> pages) {
+    std::vector<SlotId> expected = slots_of(pages);
+    if (pages.empty() && told.empty()) return true;
+    std::set<std::uint32_t> told_pages;
+    for (const SlotId slot : told) told_pages.insert(page_of(slot));
+    return told_pages == std::set<std::uint32_t>(pages.begin(), pages.end());
+  };
+  std::vector<std::uint32_t> from, to, windows;
+  for (const auto& [f, t] : freed.moved) {
+    from.push_back(f);
+    to.push_back(t);
+  }
+  for (const std::uint32_t page : freed.window_pages) {
+    if (windows_.contains(page)) windows.push_back(page);
+  }
+  require(same(told_.freed, freed.pages), "the engine got {} slots, expected {} pages",
+          told_.freed.size(), freed.pages.size());
+  require(same(told_.window_freed, windows), "the engine got {} window slots, expected {} pages",
+          told_.window_freed.size(), windows.size());
+  require(same(told_.moved_from, from) && same(told_.moved_to, to),
+          "{} windows were moved, expected {} pages", told_.moved_from.size(), from.size());
+  for (std::size_t i = 0; i < told_.moved_from.size(); i += config_.page_size)
+    window_allocator_->move_window(PageId{page_of(told_.moved_from[i])},
+                                   PageId{page_of(told_.moved_to[i])});
+  if (!told_.window_freed.empty()) window_allocator_->free_window(told_.window_freed);
+  if (!told_.freed.empty()) {
+    config_.window ? window_allocator_->free(told_.freed) : allocator_->free(told_.freed);
+  }
+  told_ = {};
 }
 
 // ---- Comparing ---------------------------------------------------------------------------------
 
 void CacheModel::compare() {
   cache_->check().value();
-  allocator_->check().value();
-  const Sizes sizes = cache_->sizes();
-  const std::size_t total = reference_.total_pages();
-  const std::size_t locked = reference_.locked_pages();
-  require(sizes.total == total * config_.page_size &&
-              sizes.protected_tokens == locked * config_.page_size &&
-              sizes.evictable == (total - locked) * config_.page_size,
-          "sizes {} = {} + {}, expected {} pages of which {} locked", sizes.total, sizes.evictable,
-          sizes.protected_tokens, total, locked);
-  std::set<std::uint32_t> owned;
-  for (const SlotId slot : cache_->all_slots())
-    owned.insert(
-        static_cast<std::uint32_t>(static_cast<std::size_t>(index_of(slot)) / config_.page_size));
-  require(owned == reference_.owned(), "the tree holds other pages than expected");
-  require(allocator_->available_pages() == free_.size(), "{} pages free, expected {}",
-          allocator_->available_pages(), free_.size());
-  for (const std::uint32_t page : free_)
-    require(allocator_->is_free(PageId{page}), "page {} should be free", page);
+  compare_sizes();
+  compare_slots();
   // Now and then, so that events of several operations merge.
   if (config_.events && ++num_compared_ % 4 == 0) replay_events();
+}
+
+void CacheModel::compare_sizes() const {
+  for (const auto kind : {ComponentKind::full, ComponentKind::window, ComponentKind::state}) {
+    const Sizes sizes = cache_->sizes(kind);
+    const auto [total, locked] = reference_.count(kind);
+    const std::size_t unit = kind == ComponentKind::state ? 1 : config_.page_size;
+    require(sizes.total == total * unit && sizes.protected_tokens == locked * unit &&
+                sizes.evictable == (total - locked) * unit,
+            "sizes of component {}: {} = {} + {}, expected {} of which {} locked",
+            static_cast<int>(kind), sizes.total, sizes.evictable, sizes.protected_tokens, total,
+            locked);
+  }
+}
+
+void CacheModel::compare_slots() const {
+  (config_.window ? window_allocator_->check() : allocator_->check()).value();
+  std::set<std::uint32_t> owned;
+  for (const SlotId slot : cache_->all_slots()) owned.insert(page_of(slot));
+  require(owned == reference_.owned(), "the tree holds other pages than expected");
+  require(full_side().available_pages() == free_.size(), "{} pages free, expected {}",
+          full_side().available_pages(), free_.size());
+  for (const std::uint32_t page : free_)
+    require(full_side().is_free(PageId{page}), "page {} should be free", page);
+  if (config_.window) {
+    require(window_allocator_->window().available_pages() == free_windows(),
+            "{} window pages free, expected {}", window_allocator_->window().available_pages(),
+            free_windows());
+    for (std::uint32_t page = 1; page <= config_.num_pages; ++page) {
+      if (free_.contains(page)) continue;
+      require(window_allocator_->has_window(PageId{page}) == windows_.contains(page),
+              "page {} should {}have a window", page, windows_.contains(page) ? "" : "not ");
+    }
+    for (const std::uint32_t page : reference_.owned_windows())
+      require(windows_.contains(page), "page {} of the tree has no window", page);
+  }
+  if (config_.state) {
+    require(states_->available() == config_.num_states - taken_states_.size(),
+            "{} state slots free, {} should be taken", states_->available(), taken_states_.size());
+    for (const std::uint32_t snapshot : reference_.owned_snapshots())
+      require(taken_states_.contains(snapshot - 1), "state slot {} of the tree is free", snapshot);
+  }
 }
 
 void CacheModel::replay_events() {
@@ -362,50 +397,7 @@ void CacheModel::replay_events() {
     }
   }
   require(announced_ == reference_.hashes(), "events tell of {} pages, expected {}",
-          announced_.size(), reference_.total_pages());
-}
-
-void CacheModel::do_bad_input(Bits& bits) {
-  const std::string before = cache_->dump();
-  KeyData key = make_key(bits);
-  const std::size_t n = key.tokens.size();
-  std::vector<SlotId> slots(n);
-  for (std::size_t i = 0; i < n; ++i)
-    slots[i] = SlotId{static_cast<std::int64_t>(config_.page_size + i)};
-  bool refused = false;
-  switch (bits.below(8)) {
-    case 0:
-      refused = !cache_->match({{}, key.ns});
-      break;
-    case 1:
-      refused = !cache_->insert(key.view(), std::span(slots).first(n - 1));
-      break;
-    case 2:
-      key.tokens.assign(n, -1);
-      refused = !cache_->match(key.view());
-      break;
-    case 3:
-      key.tokens.assign(n, -1);
-      refused = !cache_->insert(key.view(), slots);
-      break;
-    case 4:
-      refused = !cache_->insert(key.view(), slots, {.owned_by_tree = n + 1});
-      break;
-    case 5:
-      slots.assign(n, SlotId{0});
-      refused = !cache_->insert(key.view(), slots);
-      break;
-    case 6:
-      refused = !cache_->lock(Match{.cache = 0});
-      break;
-    case 7: {  // a request that runs cannot start again
-      if (running_.empty() || !running_.front().request.lease) return;
-      refused = !cache_->start(running_.front().request);
-      break;
-    }
-  }
-  require(refused, "bad input was taken");
-  require(cache_->dump() == before, "bad input changed the tree");
+          announced_.size(), reference_.count(ComponentKind::full).total);
 }
 
 void run_model(const ModelConfig& config, const std::vector<std::uint64_t>& ops) {

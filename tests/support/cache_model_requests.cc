@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's operations on running requests: start, room, checkpoint, finish.
+// The model's operations on running requests: start, room, snapshots, windows, checkpoint, finish.
 #include <algorithm>
 
 #include "support/cache_model.h"
@@ -22,20 +22,16 @@ void CacheModel::do_start(Bits& bits) {
   const std::size_t spare = config_.bigram ? 0 : 1;
   key.tokens.resize(key.tokens.size() - spare);
   if (!key.tokens.empty()) {
-    const auto found = reference_.match(key.ns, key.tokens);
+    auto found = reference_.match(key.ns, key.tokens);
     require(match.length == found.num_pages * config_.page_size, "start found {} tokens",
             match.length);
+    found.pages.resize(found.num_pages);
     require(whole_pages(running.slots, found.num_pages) == found.pages, "start wrote wrong slots");
-    if (found.last) running.path = {*found.last, found.last_uid};
-    if (match.partial_length > 0) {
-      const auto page = static_cast<std::uint32_t>(
-          static_cast<std::size_t>(index_of(match.partial_slot)) / config_.page_size);
-      const auto end = reference_.node_end(page);
-      running.partial = {end, reference_.uid(end)};
-    }
+    if (found.last) running.path = {*found.last, reference_.uid(*found.last)};
+    running.partial = named_partial(match);
+    hold_path(running.path);
+    hold_partial(running.partial, found.num_pages);
   }
-  hold(running.path, 1);
-  hold(running.partial, 1);
   running.computed = match.length;
   require(running.request.cached_length == match.length, "start caches what it matched");
 }
@@ -50,18 +46,21 @@ void CacheModel::do_extend(Bits& bits) {
   if (to <= from) return;
   const std::size_t need = (to + page_size - 1) / page_size - (from + page_size - 1) / page_size;
   if (config_.own_allocator) {
-    const std::size_t evictable = reference_.total_pages() - reference_.locked_pages();
-    const bool possible = need <= free_.size() + evictable;
+    const auto evictable = [&](ComponentKind kind) {
+      return reference_.count(kind).total - reference_.count(kind).locked;
+    };
+    const std::size_t windows = config_.window ? free_windows() : need;
+    const bool possible = need <= free_.size() + evictable(ComponentKind::full) &&
+                          need <= windows + evictable(ComponentKind::window);
     Request view{.key = {}, .slots = std::span(running.slots).first(to)};
     const Status status = cache_->allocate(view, from);
     require(status.ok() == possible, "allocate of {} pages {}", need,
             status.ok() ? "worked" : "failed");
     if (!possible) return;
-    if (need > free_.size()) expect_freed(reference_.evict(need - free_.size()));
+    expect(
+        reference_.evict(need - std::min(need, free_.size()), need - std::min(need, windows), 0));
     for (std::size_t i = from; i < to; ++i) {
-      const auto page = static_cast<std::uint32_t>(
-          static_cast<std::size_t>(index_of(running.slots[i])) / page_size);
-      if (i % page_size == 0) require(free_.erase(page) == 1, "page {} was not free", page);
+      if (i % page_size == 0) note_taken(page_of(running.slots[i]));
     }
   } else {
     if (!make_room(need)) return;
@@ -78,61 +77,116 @@ void CacheModel::do_extend(Bits& bits) {
   }
   running.computed = to;
   compare();
+  told_ = {};
   if (bits.chance(2)) do_checkpoint(running, true);
 }
 
-void CacheModel::do_checkpoint(Running& running, bool chunked) {
+CacheModel::KeyData CacheModel::show_computed(Running& running) const {
   const std::size_t num_tokens = std::min(running.computed, running.key.tokens.size());
-  KeyData key{running.key.ns, running.key.tokens};
+  KeyData key = running.key;
   key.tokens.resize(num_tokens);
-  const std::size_t num_pages = reference_.num_pages(key.tokens);
   running.request.key = running.key.view();
   running.request.key.tokens = running.request.key.tokens.first(num_tokens);
   running.request.slots = std::span(running.slots).first(running.computed);
-  const std::size_t cached = running.request.cached_length;
-  sunk_.clear();
-  const std::vector<std::uint32_t> before = whole_pages(running.slots, num_pages);
-  cache_->checkpoint(running.request, chunked).value();
-  if (num_pages == 0 || num_pages * config_.page_size < cached) return;
+  return key;
+}
 
-  expect_freed(reference_.insert(key.ns, key.tokens, before, running.request.priority, chunked));
-  const auto found = reference_.look(key.ns, key.tokens);
-  require(whole_pages(running.slots, num_pages) == found.pages,
+// A snapshot of the state somewhere behind what is cached, for the next checkpoint or the end.
+void CacheModel::do_snapshot(Bits& bits) {
+  if (!config_.state || running_.empty()) return;
+  Running& running = running_[bits.below(running_.size())];
+  const std::size_t cached = running.request.cached_length / config_.page_size;
+  const std::size_t whole = reference_.num_pages(show_computed(running).tokens);
+  if (running.request.snapshot || whole <= cached) return;
+  const std::optional<StateSlot> slot = take_state();
+  if (!slot) return;
+  running.request.snapshot = *slot;
+  running.request.snapshot_length = (cached + 1 + bits.below(whole - cached)) * config_.page_size;
+}
+
+// From first principles: of the whole pages, those stay that hold the `window` tokens before the
+// end of the last one, or before the snapshot that is to be kept.
+void CacheModel::do_release_window(Bits& bits) {
+  if (!config_.window || running_.empty()) return;
+  Running& running = running_[bits.below(running_.size())];
+  show_computed(running);
+  Request& request = running.request;
+  const std::size_t overlap = config_.bigram && running.computed > 0 ? 1 : 0;
+  std::size_t end = (running.computed - overlap) / config_.page_size;
+  if (request.snapshot) end = std::min(end, request.snapshot_length / config_.page_size);
+  std::size_t behind = 0;
+  while (behind < end && (end - behind - 1) * config_.page_size >= *config_.window) ++behind;
+
+  Freed freed;
+  const std::size_t cached = request.cached_length / config_.page_size;
+  const std::size_t from = std::max(request.window_released / config_.page_size, cached);
+  for (std::size_t i = from; i < behind; ++i)
+    freed.window_pages.push_back(page_of(running.slots[i * config_.page_size]));
+  if (behind > 0 && behind >= cached && running.path) drop_window(*running.path);
+  const std::size_t released = *cache_->release_window(request, running.computed);
+  require(released == freed.window_pages.size() * config_.page_size,
+          "{} tokens gave back their window, expected {} pages", released,
+          freed.window_pages.size());
+  expect(freed);
+}
+
+std::optional<ReferenceCache::InsertSpec> CacheModel::insertable(const Running& running,
+                                                                 KeyData& key, bool chunked) const {
+  const Request& request = running.request;
+  if (config_.state && !request.snapshot) return {};
+  if (config_.state) key.tokens.resize(request.snapshot_length + (config_.bigram ? 1 : 0));
+  const std::size_t length = reference_.num_pages(key.tokens) * config_.page_size;
+  const bool no_window = config_.window && request.window_released > request.cached_length &&
+                         length < request.window_released + *config_.window;
+  if (length == 0 || length < request.cached_length || no_window) return {};
+  return ReferenceCache::InsertSpec{.pages = whole_pages(running.slots, length / config_.page_size),
+                                    .priority = request.priority,
+                                    .chunked = chunked,
+                                    .released_pages = request.window_released / config_.page_size,
+                                    .snapshot = config_.state ? request.snapshot.index + 1 : 0};
+}
+
+void CacheModel::do_checkpoint(Running& running, bool chunked) {
+  KeyData key = show_computed(running);
+  const auto spec = insertable(running, key, chunked);
+  cache_->checkpoint(running.request, chunked).value();
+  if (!spec) return;
+
+  Freed freed = reference_.insert(key.ns, key.tokens, *spec);
+  const std::size_t num_pages = spec->pages.size();
+  require(whole_pages(running.slots, num_pages) == reference_.look(key.ns, key.tokens).pages,
           "checkpoint left slots that are not the tree's");
-  require(running.request.cached_length == num_pages * config_.page_size,
-          "checkpoint caches every whole page");
-  hold(running.path, -1);
-  hold(running.partial, -1);
-  running.path = {*found.last, found.last_uid};
-  running.partial.reset();
-  hold(running.path, 1);
+  require(
+      running.request.cached_length == num_pages * config_.page_size && !running.request.snapshot,
+      "checkpoint caches every whole page, and takes the snapshot");
+  const ReferenceCache::PageKey end = reference_.page_key(key.ns, key.tokens, num_pages - 1);
+  std::optional<HeldPath> path = HeldPath{end, reference_.uid(end)};
+  hold_path(path);
+  drop(running.partial, freed);
+  drop(running.path, freed);
+  running.path = path;
+  expect(freed);
 }
 
 void CacheModel::do_finish(std::size_t which, bool insert) {
   Running& running = running_[which];
-  const std::size_t num_tokens = std::min(running.computed, running.key.tokens.size());
-  KeyData key{running.key.ns, running.key.tokens};
-  key.tokens.resize(num_tokens);
-  running.request.key = running.key.view();
-  running.request.key.tokens = running.request.key.tokens.first(num_tokens);
-  running.request.slots = std::span(running.slots).first(running.computed);
+  KeyData key = show_computed(running);
   std::size_t kept = running.request.cached_length;
-  std::vector<std::uint32_t> freed;
-  const std::size_t num_pages = reference_.num_pages(key.tokens);
-  if (insert && num_pages > 0 && num_pages * config_.page_size >= kept) {
-    freed = reference_.insert(key.ns, key.tokens, whole_pages(running.slots, num_pages),
-                              running.request.priority, false);
-    kept = num_pages * config_.page_size;
+  Freed freed;
+  const auto spec = insertable(running, key, false);
+  if (insert && spec) {
+    freed = reference_.insert(key.ns, key.tokens, *spec);
+    kept = spec->pages.size() * config_.page_size;
+  } else if (running.request.snapshot) {
+    freed.snapshots.push_back(running.request.snapshot.index + 1);
   }
   for (std::size_t i = kept; i < running.computed; i += config_.page_size)
-    freed.push_back(static_cast<std::uint32_t>(
-        static_cast<std::size_t>(index_of(running.slots[i])) / config_.page_size));
-  sunk_.clear();
+    freed.pages.push_back(page_of(running.slots[i]));
   cache_->finish(running.request, insert).value();
   require(!running.request.lease && running.request.slots.empty(), "finish lets go of everything");
-  hold(running.path, -1);
-  hold(running.partial, -1);
-  expect_freed(freed);
+  drop(running.partial, freed);
+  drop(running.path, freed);
+  expect(freed);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(which));
 }
 

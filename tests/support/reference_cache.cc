@@ -3,19 +3,20 @@
 #include "support/reference_cache.h"
 
 #include <algorithm>
-#include <tuple>
 
 namespace pando::testing {
 
-ReferenceCache::ReferenceCache(std::size_t page_size, bool bigram, bool whole_nodes,
-                               std::string policy)
-    : page_size_(page_size),
-      overlap_(bigram ? 1 : 0),
-      whole_nodes_(whole_nodes),
-      policy_(std::move(policy)) {}
+ReferenceCache::ReferenceCache(ReferenceOptions options)
+    : options_(std::move(options)),
+      page_size_(options_.page_size),
+      overlap_(options_.bigram ? 1 : 0) {}
+
+std::size_t ReferenceCache::num_units(const Tokens& tokens) const {
+  return tokens.size() <= overlap_ ? 0 : tokens.size() - overlap_;
+}
 
 std::size_t ReferenceCache::num_pages(const Tokens& tokens) const {
-  return tokens.size() <= overlap_ ? 0 : (tokens.size() - overlap_) / page_size_;
+  return num_units(tokens) / page_size_;
 }
 
 ReferenceCache::PageKey ReferenceCache::page_key(const std::string& ns, const Tokens& tokens,
@@ -27,6 +28,8 @@ ReferenceCache::PageKey ReferenceCache::page_key(const std::string& ns, const To
 std::size_t ReferenceCache::depth(const PageKey& key) const {
   return (key.second.size() - overlap_) / page_size_ - 1;
 }
+
+// ---- What leads where --------------------------------------------------------------------------
 
 bool ReferenceCache::is_child(const PageKey& parent, const PageKey& child) const {
   return parent.first == child.first && child.second.size() == parent.second.size() + page_size_ &&
@@ -45,24 +48,103 @@ std::vector<ReferenceCache::PageKey> ReferenceCache::children(const std::string&
   return found;
 }
 
+bool ReferenceCache::is_leaf(const PageKey& key) const {
+  return children(key.first, key.second, depth(key) + 1).empty();
+}
+
+bool ReferenceCache::is_node_end(const PageKey& key) const {
+  const auto below = children(key.first, key.second, depth(key) + 1);
+  return std::all_of(below.begin(), below.end(),
+                     [&](const PageKey& child) { return pages_.at(child).starts_node; });
+}
+
+bool ReferenceCache::is_bare(const PageKey& key) const {
+  const Page& page = pages_.at(key);
+  return (options_.window && !page.window) || (options_.state && page.snapshot == 0);
+}
+
+// The page after the first n pages begins a node, if the first n end inside one.
+void ReferenceCache::boundary(const std::string& ns, const Tokens& tokens, std::size_t n) {
+  if (n == 0) return;
+  for (const PageKey& child : children(ns, tokens, n)) pages_.at(child).starts_node = true;
+}
+
+ReferenceCache::PageKey ReferenceCache::node_end(std::uint32_t page) const {
+  const auto start = std::find_if(pages_.begin(), pages_.end(),
+                                  [&](const auto& item) { return item.second.page == page; });
+  PageKey at = start->first;
+  for (bool more = true; more;) {
+    more = false;
+    for (const PageKey& child : children(at.first, at.second, depth(at) + 1)) {
+      if (pages_.at(child).starts_node) continue;
+      at = child;
+      more = true;
+      break;
+    }
+  }
+  return at;
+}
+
+// ---- What can be used --------------------------------------------------------------------------
+
+bool ReferenceCache::window_reaches(const std::string& ns, const Tokens& tokens,
+                                    std::size_t n) const {
+  if (!options_.window) return true;
+  std::size_t run = 0;
+  while (run < n && pages_.at(page_key(ns, tokens, n - 1 - run)).window) ++run;
+  return run == n || run * page_size_ >= *options_.window;
+}
+
+bool ReferenceCache::is_valid(const std::string& ns, const Tokens& tokens, std::size_t n) const {
+  if (n == 0) return true;
+  if (options_.state && pages_.at(page_key(ns, tokens, n - 1)).snapshot == 0) return false;
+  return window_reaches(ns, tokens, n);
+}
+
+bool ReferenceCache::is_valid_end(const PageKey& key) const {
+  return is_valid(key.first, key.second, depth(key) + 1);
+}
+
+bool ReferenceCache::has_window(const PageKey& end, std::size_t from_page) const {
+  for (std::size_t i = from_page; i <= depth(end); ++i) {
+    if (!pages_.at(ancestor(end, i)).window) return false;
+  }
+  return true;
+}
+
 ReferenceCache::Found ReferenceCache::look(const std::string& ns, const Tokens& tokens) const {
   Found found;
   const std::size_t whole = num_pages(tokens);
-  while (found.num_pages < whole) {
-    const auto it = pages_.find(page_key(ns, tokens, found.num_pages));
-    if (it == pages_.end()) break;
-    found.pages.push_back(it->second.page);
-    found.last = it->first;
-    found.last_uid = it->second.uid;
-    ++found.num_pages;
+  while (found.agreed < whole && pages_.contains(page_key(ns, tokens, found.agreed)))
+    ++found.agreed;
+  found.num_pages = found.agreed;
+  while (!is_valid(ns, tokens, found.num_pages)) --found.num_pages;
+  for (std::size_t i = 0; i < found.agreed; ++i)
+    found.pages.push_back(pages_.at(page_key(ns, tokens, i)).page);
+  if (found.num_pages > 0) {
+    found.last = page_key(ns, tokens, found.num_pages - 1);
+    found.snapshot = pages_.at(*found.last).snapshot;
   }
   const bool known = std::any_of(pages_.begin(), pages_.end(),
                                  [&](const auto& item) { return item.first.first == ns; });
-  const std::size_t units = tokens.size() <= overlap_ ? 0 : tokens.size() - overlap_;
-  found.end = !known                                               ? MatchEnd::namespace_unknown
-              : found.num_pages < whole                            ? MatchEnd::no_such_child
-              : found.num_pages * page_size_ < units || whole == 0 ? MatchEnd::page_boundary
-                                                                   : MatchEnd::whole_key;
+  if (!known) {
+    found.end = MatchEnd::namespace_unknown;
+  } else if (found.num_pages < found.agreed) {
+    found.end =
+        window_reaches(ns, tokens, found.agreed) ? MatchEnd::no_snapshot : MatchEnd::window_gone;
+  } else if (found.agreed < whole) {
+    found.end = MatchEnd::no_such_child;
+  } else {
+    found.end = found.agreed * page_size_ < num_units(tokens) || whole == 0
+                    ? MatchEnd::page_boundary
+                    : MatchEnd::whole_key;
+  }
+  if (!options_.state && found.num_pages == found.agreed) look_inside_page(ns, tokens, found);
+  return found;
+}
+
+void ReferenceCache::look_inside_page(const std::string& ns, const Tokens& tokens,
+                                      Found& found) const {
   for (const PageKey& child : children(ns, tokens, found.num_pages)) {
     const std::size_t from = found.num_pages * page_size_;
     std::size_t same = 0;
@@ -71,18 +153,22 @@ ReferenceCache::Found ReferenceCache::look(const std::string& ns, const Tokens& 
       ++same;
     const std::size_t agree = same <= overlap_ ? 0 : same - overlap_;
     if (agree == 0 || agree < found.partial_length) continue;
-    if (agree > found.partial_length) found.partial_pages.clear();
+    if (agree > found.partial_length) {
+      found.partial_pages.clear();
+      found.partial_without_window = false;
+    }
     found.partial_length = agree;
-    found.partial_pages.insert(pages_.at(child).page);
+    const Page& page = pages_.at(child);
+    if (page.window) {
+      found.partial_pages.insert(page.page);
+    } else {
+      found.partial_without_window = true;
+    }
   }
-  return found;
+  if (found.partial_pages.empty()) found.partial_length = 0;
 }
 
-// The page after the first n pages begins a node, if the first n end inside one.
-void ReferenceCache::boundary(const std::string& ns, const Tokens& tokens, std::size_t n) {
-  if (n == 0) return;
-  for (const PageKey& child : children(ns, tokens, n)) pages_.at(child).starts_node = true;
-}
+// ---- Using and growing -------------------------------------------------------------------------
 
 ReferenceCache::Found ReferenceCache::match(const std::string& ns, const Tokens& tokens) {
   Found found = look(ns, tokens);
@@ -93,104 +179,249 @@ ReferenceCache::Found ReferenceCache::match(const std::string& ns, const Tokens&
   return found;
 }
 
-std::vector<std::uint32_t> ReferenceCache::insert(const std::string& ns, const Tokens& tokens,
-                                                  const std::vector<std::uint32_t>& pages,
-                                                  std::int32_t priority, bool chunked) {
-  std::vector<std::uint32_t> duplicates;
-  const Found found = look(ns, tokens);
-  boundary(ns, tokens, found.num_pages);
+void ReferenceCache::revive(Page& page, std::uint32_t by, Freed& freed) {
+  page.window = true;
+  if (page.locks == 0) {
+    freed.pages.push_back(std::exchange(page.page, by));
+  } else {
+    freed.moved.emplace_back(by, page.page);
+    freed.pages.push_back(by);
+  }
+}
+
+ReferenceCache::Freed ReferenceCache::insert(const std::string& ns, const Tokens& tokens,
+                                             const InsertSpec& spec) {
+  Freed freed;
+  const std::size_t existing = look(ns, tokens).agreed;
+  boundary(ns, tokens, existing);
   ++now_;
-  for (std::size_t i = 0; i < pages.size(); ++i) {
-    const bool is_new = i >= found.num_pages;
+  bool revived = false;  // the page before
+  for (std::size_t i = 0; i < spec.pages.size(); ++i) {
     Page& page = pages_[page_key(ns, tokens, i)];
-    if (is_new) {
-      page = {.page = pages[i], .uid = next_uid_++, .created = now_, .priority = priority};
-      page.starts_node = i == found.num_pages;
-    } else if (page.page != pages[i]) {
-      duplicates.push_back(pages[i]);
+    if (i >= existing) {
+      page = {
+          .page = spec.pages[i], .uid = next_uid_++, .created = now_, .priority = spec.priority};
+      page.starts_node = i == existing || i == spec.released_pages;
+      page.window = i >= spec.released_pages;
+      if (!page.window) freed.window_pages.push_back(page.page);
+    } else if (page.page != spec.pages[i] && !page.window && i >= spec.released_pages) {
+      page.starts_node = page.starts_node || !revived;
+      revive(page, spec.pages[i], freed);
+      revived = true;
+    } else {
+      if (page.page != spec.pages[i]) freed.pages.push_back(spec.pages[i]);
+      revived = false;
     }
     page.last_access = now_;
-    page.priority = std::max(page.priority, priority);
-    page.hits += chunked ? 0 : 1;
+    page.priority = std::max(page.priority, spec.priority);
+    page.hits += spec.chunked ? 0 : 1;
   }
-  return duplicates;
+  if (options_.state) {
+    const PageKey end = page_key(ns, tokens, spec.pages.size() - 1);
+    if (pages_.at(end).snapshot != 0) {
+      freed.snapshots.push_back(spec.snapshot);
+    } else {
+      pages_.at(end).snapshot = spec.snapshot;
+      thin(end, freed);
+    }
+  }
+  return freed;
 }
 
-std::optional<ReferenceCache::PageKey> ReferenceCache::victim() const {
-  using Rank = std::tuple<std::int64_t, std::int64_t>;
-  std::optional<std::pair<Rank, PageKey>> best;
+// Snapshots before `end` that are too close to the one before, then too many.
+void ReferenceCache::thin(const PageKey& end, Freed& freed) {
+  std::size_t previous = 0;
+  const auto drop = [&](Page& page) { freed.snapshots.push_back(std::exchange(page.snapshot, 0)); };
+  std::vector<PageKey> left;
+  for (std::size_t i = 0; i < depth(end); ++i) {
+    const PageKey key = ancestor(end, i);
+    Page& page = pages_.at(key);
+    if (page.snapshot == 0) continue;
+    const bool branches = children(key.first, key.second, i + 1).size() > 1;
+    const std::size_t at = (i + 1) * page_size_;
+    if (at - previous < options_.state->snapshot_interval && page.snapshot_locks == 0 &&
+        !branches) {
+      drop(page);
+    } else {
+      left.push_back(key);
+      previous = at;
+    }
+  }
+  for (const bool also_branches : {false, true}) {
+    for (const PageKey& key : left) {
+      std::size_t count = 1;
+      for (const PageKey& other : left) count += pages_.at(other).snapshot != 0 ? 1 : 0;
+      Page& page = pages_.at(key);
+      const bool branches = children(key.first, key.second, depth(key) + 1).size() > 1;
+      if (count <= options_.state->max_per_path || page.snapshot == 0 || page.snapshot_locks > 0 ||
+          (branches && !also_branches))
+        continue;
+      drop(page);
+    }
+  }
+}
+
+// ---- Losing ------------------------------------------------------------------------------------
+
+ReferenceCache::Rank ReferenceCache::rank(const PageKey& key) const {
+  const Page& page = pages_.at(key);
+  const auto used = static_cast<std::int64_t>(page.last_access);
+  const auto made = static_cast<std::int64_t>(page.created);
+  const auto deep = static_cast<std::int64_t>(depth(key));
+  const std::string& policy = options_.policy;
+  if (policy == "lfu") return {page.hits, used, deep};
+  if (policy == "fifo") return {made, 0, deep};
+  if (policy == "filo") return {-made, 0, deep};
+  if (policy == "mru") return {-used, 0, deep};
+  if (policy == "priority") return {page.priority, used, deep};
+  if (policy == "slru") return {page.hits >= 2 ? 1 : 0, used, deep};
+  return {used, 0, deep};
+}
+
+std::optional<ReferenceCache::PageKey> ReferenceCache::victim(
+    const std::function<bool(const PageKey&)>& may_go) const {
+  std::optional<PageKey> best;
   for (const auto& [key, page] : pages_) {
-    if (page.locks > 0) continue;
-    const bool leaf = std::none_of(pages_.begin(), pages_.end(), [&, &k = key](const auto& item) {
-      return is_child(k, item.first);
-    });
-    if (!leaf) continue;
-    const auto used = static_cast<std::int64_t>(page.last_access);
-    const auto made = static_cast<std::int64_t>(page.created);
-    const Rank rank = policy_ == "lfu"        ? Rank{page.hits, used}
-                      : policy_ == "fifo"     ? Rank{made, 0}
-                      : policy_ == "filo"     ? Rank{-made, 0}
-                      : policy_ == "mru"      ? Rank{-used, 0}
-                      : policy_ == "priority" ? Rank{page.priority, used}
-                      : policy_ == "slru"     ? Rank{page.hits >= 2 ? 1 : 0, used}
-                                              : Rank{used, 0};
-    if (!best || rank < best->first) best = {rank, key};
+    if (may_go(key) && (!best || rank(key) < rank(*best))) best = key;
   }
-  if (!best) return {};
-  return best->second;
+  return best;
 }
 
-std::vector<std::uint32_t> ReferenceCache::evict(std::size_t num_pages) {
-  std::vector<std::uint32_t> gone;
-  while (gone.size() < num_pages) {
-    std::optional<PageKey> at = victim();
+void ReferenceCache::erase_page(const PageKey& key, Freed& freed) {
+  const Page& page = pages_.at(key);
+  freed.pages.push_back(page.page);
+  freed.num_window_pages += options_.window && page.window ? 1 : 0;
+  if (page.snapshot != 0) freed.snapshots.push_back(page.snapshot);
+  pages_.erase(key);
+}
+
+// The whole node that ends here, from its tail, and then what is left bare above it.
+void ReferenceCache::drop_node(PageKey end, Freed& freed) {
+  for (bool first = false; !first;) {
+    first = pages_.at(end).starts_node;
+    erase_page(end, freed);
+    end.second.resize(end.second.size() - page_size_);
+  }
+  drop_bare(end, freed);
+}
+
+void ReferenceCache::drop_bare(PageKey end, Freed& freed) {
+  if (end.second.size() <= overlap_) return;
+  if (is_leaf(end) && pages_.at(end).locks == 0 && is_bare(end)) drop_node(end, freed);
+}
+
+ReferenceCache::Freed ReferenceCache::evict(std::size_t num_pages, std::size_t num_window_pages,
+                                            std::size_t num_snapshots) {
+  Freed freed;
+  const auto may_go = [&](const PageKey& key) { return is_leaf(key) && pages_.at(key).locks == 0; };
+  while (freed.pages.size() < num_pages) {
+    std::optional<PageKey> at = victim(may_go);
     if (!at) break;
-    bool more = true;
-    while (more) {  // the whole node, from its tail, or just the tail
-      const Page page = pages_.at(*at);
-      pages_.erase(*at);
-      gone.push_back(page.page);
-      more = whole_nodes_ && !page.starts_node;
-      if (more) at->second.resize(at->second.size() - page_size_);
+    const bool starts_node = pages_.at(*at).starts_node;
+    if (options_.whole_nodes || options_.state) {
+      drop_node(*at, freed);
+    } else {
+      erase_page(*at, freed);
+      at->second.resize(at->second.size() - page_size_);
+      if (starts_node) drop_bare(*at, freed);
     }
   }
-  return gone;
+  while (options_.window && freed.num_window_pages < num_window_pages) {
+    std::optional<PageKey> at = victim([&](const PageKey& key) {
+      const Page& page = pages_.at(key);
+      return page.window && page.window_locks == 0 && is_node_end(key);
+    });
+    if (!at) break;
+    if (may_go(*at)) {
+      drop_node(*at, freed);
+      continue;
+    }
+    for (bool first = false; !first; at->second.resize(at->second.size() - page_size_)) {
+      Page& page = pages_.at(*at);
+      first = page.starts_node;
+      page.window = false;
+      freed.window_pages.push_back(page.page);
+      ++freed.num_window_pages;
+    }
+  }
+  while (options_.state && freed.snapshots.size() < num_snapshots) {
+    std::optional<PageKey> at = victim([&](const PageKey& key) {
+      return pages_.at(key).snapshot != 0 && pages_.at(key).snapshot_locks == 0;
+    });
+    if (!at) break;
+    if (may_go(*at)) {
+      drop_node(*at, freed);
+    } else {
+      freed.snapshots.push_back(std::exchange(pages_.at(*at).snapshot, 0));
+    }
+  }
+  return freed;
 }
 
-ReferenceCache::PageKey ReferenceCache::node_end(std::uint32_t page) const {
-  const auto start = std::find_if(pages_.begin(), pages_.end(),
-                                  [&](const auto& item) { return item.second.page == page; });
-  PageKey at = start->first;
-  for (bool more = true; more;) {
-    more = false;
-    for (const auto& [key, next] : pages_) {
-      if (next.starts_node || !is_child(at, key)) continue;
-      at = key;
-      more = true;
-      break;
-    }
-  }
-  return at;
-}
+// ---- Holding -----------------------------------------------------------------------------------
 
 bool ReferenceCache::exists(const PageKey& key, std::uint64_t uid) const {
   const auto it = pages_.find(key);
   return it != pages_.end() && it->second.uid == uid;
 }
 
-void ReferenceCache::lock(const PageKey& end, int by) {
-  for (std::size_t i = 0; i <= depth(end); ++i)
-    pages_.at(page_key(end.first, end.second, i)).locks += by;
+ReferenceCache::Freed ReferenceCache::lock(const PageKey& end, int by) {
+  Freed freed;
+  for (std::size_t i = 0; i <= depth(end); ++i) pages_.at(ancestor(end, i)).locks += by;
+  drop_bare(end, freed);
+  return freed;
 }
 
-std::size_t ReferenceCache::locked_pages() const {
-  return static_cast<std::size_t>(std::count_if(
-      pages_.begin(), pages_.end(), [](const auto& item) { return item.second.locks > 0; }));
+std::size_t ReferenceCache::window_hold(const PageKey& end) {
+  std::size_t from = depth(end) + 1;
+  while (from > 0 && (depth(end) + 1 - from) * page_size_ < *options_.window &&
+         pages_.at(ancestor(end, from - 1)).window)
+    --from;
+  boundary(end.first, end.second, from);
+  return from;
+}
+
+void ReferenceCache::lock_window(const PageKey& end, std::size_t from_page, int by) {
+  for (std::size_t i = from_page; i <= depth(end); ++i)
+    pages_.at(ancestor(end, i)).window_locks += by;
+}
+
+// ---- Counting ----------------------------------------------------------------------------------
+
+ReferenceCache::Count ReferenceCache::count(ComponentKind kind) const {
+  Count count;
+  for (const auto& [key, page] : pages_) {
+    const bool there = kind == ComponentKind::full     ? true
+                       : kind == ComponentKind::window ? options_.window && page.window
+                                                       : page.snapshot != 0;
+    const int locks = kind == ComponentKind::full     ? page.locks
+                      : kind == ComponentKind::window ? page.window_locks
+                                                      : page.snapshot_locks;
+    count.total += there ? 1 : 0;
+    count.locked += there && locks > 0 ? 1 : 0;
+  }
+  return count;
 }
 
 std::set<std::uint32_t> ReferenceCache::owned() const {
   std::set<std::uint32_t> out;
   for (const auto& [key, page] : pages_) out.insert(page.page);
+  return out;
+}
+
+std::set<std::uint32_t> ReferenceCache::owned_windows() const {
+  std::set<std::uint32_t> out;
+  for (const auto& [key, page] : pages_) {
+    if (options_.window && page.window) out.insert(page.page);
+  }
+  return out;
+}
+
+std::set<std::uint32_t> ReferenceCache::owned_snapshots() const {
+  std::set<std::uint32_t> out;
+  for (const auto& [key, page] : pages_) {
+    if (page.snapshot != 0) out.insert(page.snapshot);
+  }
   return out;
 }
 

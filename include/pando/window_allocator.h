@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slots for models that mix full-attention and sliding-window layers: two pools of different sizes
+// behind one front. A token is named by its full slot; its window slot is found by translate(), and
+// can be given back alone once the token has left the window.
+//
+// Invariant: a full page that is handed out has one window page or none; a window page belongs to
+// exactly one full page. Pages of both sides have the same size, so one entry per page says it all.
+// Every call takes from both sides or from neither. It belongs to one thread.
+//
+// A model without full-attention layers uses the same: its full slots are then names without bytes,
+// and there may be as many of them as are worth indexing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "pando/allocator.h"
+#include "pando/result.h"
+#include "pando/types.h"
+
+namespace pando {
+
+class WindowAllocator;
+
+/// A remembered state of both sides and of what belongs together. As AllocatorState.
+class [[nodiscard]] WindowAllocatorState {
+ public:
+  WindowAllocatorState(WindowAllocatorState&& other) noexcept;
+  WindowAllocatorState& operator=(WindowAllocatorState&& other) noexcept;
+  ~WindowAllocatorState();
+
+ private:
+  friend class WindowAllocator;
+  WindowAllocatorState(WindowAllocator* owner, AllocatorState full, AllocatorState window,
+                       std::size_t mark);
+
+  WindowAllocator* owner_;
+  AllocatorState full_;
+  AllocatorState window_;
+  std::size_t mark_;
+};
+
+class WindowAllocator {
+ public:
+  struct Options {
+    std::size_t full_tokens = 0;    ///< rounded down to whole pages
+    std::size_t window_tokens = 0;  ///< likewise; at most full_tokens
+    std::size_t page_size = 1;      ///< any power of two
+    ReuseOrder order = ReuseOrder::fifo;
+
+    Status validate() const;
+  };
+
+  static Result<std::unique_ptr<WindowAllocator>> create(const Options& options);
+  ~WindowAllocator();
+  WindowAllocator(const WindowAllocator&) = delete;
+  WindowAllocator& operator=(const WindowAllocator&) = delete;
+
+  /// As PagedAllocator's; every new page gets a window page too.
+  Status alloc(std::span<SlotId> out);
+  Status alloc_extend(std::span<const std::size_t> prefix_lens,
+                      std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
+                      std::span<SlotId> out);
+  Status alloc_decode(std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
+                      std::span<SlotId> out);
+
+  /// Returns every page that holds one of these slots, with its window page if it still has one.
+  void free(std::span<const SlotId> slots);
+  void free_pages(std::span<const PageId> pages);
+
+  /// Returns the window side alone. A page that has none is passed over: doing it twice is
+  /// harmless.
+  void free_window(std::span<const SlotId> slots);
+  void free_window_pages(std::span<const PageId> pages);
+
+  /// Gives `to`, which has none, the window page of `from`, which has one.
+  void move_window(PageId from, PageId to);
+
+  /// The window slot of each full slot; the padding slot 0 where there is none. O(slots).
+  void translate(std::span<const SlotId> full, std::span<SlotId> window) const;
+  /// Whether this page, which is handed out, has a window page.
+  bool has_window(PageId page) const;
+
+  /// Between the two, frees of both sides are collected; `end_free_group` applies them at once.
+  void begin_free_group();
+  void end_free_group();
+
+  /// As PagedAllocator's, for both sides and their pairs.
+  WindowAllocatorState backup_state();
+  void restore_state(WindowAllocatorState state);
+  Status clear();
+
+  /// Each side's own figures: capacity, what is available, pages a call would take.
+  const PagedAllocator& full() const;
+  const PagedAllocator& window() const;
+  std::size_t page_size() const { return full().page_size(); }
+  std::size_t memory_bytes() const;  ///< bookkeeping of both sides, heap included
+
+  /// Proves the invariant above; O(pages).
+  Status check() const;
+
+ private:
+  friend class WindowAllocatorState;
+  struct Impl;
+  explicit WindowAllocator(std::unique_ptr<Impl> impl);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pando
