@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Match beside its limit: comparing the tokens (memcmp) and copying int64 slots into the caller's
-// buffer (memcpy). Hot, cold (a tree of 256 MiB of tokens visited at random), and short prompts in
-// a wide tree. The limit visits copies of the same data in another random order.
+// buffer (memcpy). Hot, with and without a window, cold (a tree of 256 MiB of tokens visited at
+// random), and short prompts in a wide tree. The limit visits copies of the same data in another
+// random order.
+#include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "limit.h"
 #include "tree.h"
@@ -64,17 +67,21 @@ void run(benchmark::State& state, const Sequences& sequences, std::size_t rounds
   report(state, measured);
 }
 
-// Four edges: three other prompts branch off at 2048, 4096 and 6144 tokens.
-void match(benchmark::State& state) {
+// Four edges: three other prompts branch off at 2048, 4096 and 6144 tokens. With a window, that of
+// the first two edges is gone, and the other two are just as long as it must be.
+void match_hot(benchmark::State& state, std::optional<std::size_t> window) {
   const Sequences sequences(1, 8192, 0, 1);
-  Tree tree(64 * 1024, kPage);
-  tree.insert(sequences[0]);
+  Tree tree(64 * 1024, kPage, {.window = window});
+  const auto released = [&](std::size_t branch) { return window ? std::min(branch, *window) : 0; };
+  tree.insert(sequences[0], released(4096));
   for (const std::size_t at : {2048, 4096, 6144}) {
     std::vector<Token> other(sequences[0].begin(),
                              sequences[0].begin() + static_cast<std::ptrdiff_t>(at));
     other.resize(at + kPage, 1);
-    tree.insert(other);
+    tree.insert(other, released(at));
   }
+  if (window)
+    require(tree.cache->probe({sequences[0].first(4096)}) == 0, "the first half has no window");
   Visit visit(sequences);
   require(tree.cache->match({sequences[0]}, visit.out)->length == 8192, "whole key matches");
   const auto work = [&](std::size_t) {
@@ -87,6 +94,9 @@ void match(benchmark::State& state) {
   report(state, measured);
 }
 
+void match(benchmark::State& state) { match_hot(state, {}); }
+void match_window(benchmark::State& state) { match_hot(state, 4096); }
+
 void match_cold(benchmark::State& state) { run(state, Sequences(8192, 8192, 1024, 16), 101, 80); }
 
 void match_short(benchmark::State& state) {
@@ -95,6 +105,7 @@ void match_short(benchmark::State& state) {
 
 const int registered = [] {
   benchmark::RegisterBenchmark("Match/tokens:8192/page:64", match);
+  benchmark::RegisterBenchmark("MatchWindow/tokens:8192/page:64", match_window);
   benchmark::RegisterBenchmark("MatchCold/tokens:8192/page:64", match_cold);
   benchmark::RegisterBenchmark("MatchShort/tokens:640/leaves:100000", match_short);
   return 0;

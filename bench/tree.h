@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cache over its own allocator, and token sequences to fill it with, for the benchmarks.
+// A cache over its own allocator, with a window side where the options say so, and token sequences
+// to fill it with, for the benchmarks.
 #pragma once
 
 #include <cstddef>
@@ -23,23 +24,33 @@ inline void require(bool condition, const char* what) {
 
 struct Tree {
   std::unique_ptr<PagedAllocator> allocator;
+  std::unique_ptr<WindowAllocator> window_allocator;  // instead, with a window
   std::unique_ptr<PrefixCache> cache;
 
   Tree(std::size_t capacity_tokens, std::size_t page_size, CacheOptions options = {}) {
-    allocator =
-        *PagedAllocator::create({.capacity_tokens = capacity_tokens, .page_size = page_size});
     options.page_size = page_size;
     options.hash_seed = 1;
-    cache = *PrefixCache::create(options, *allocator);
+    if (options.window) {
+      window_allocator = *WindowAllocator::create({.full_tokens = capacity_tokens,
+                                                   .window_tokens = capacity_tokens,
+                                                   .page_size = page_size});
+      cache = *PrefixCache::create(options, *window_allocator);
+    } else {
+      allocator =
+          *PagedAllocator::create({.capacity_tokens = capacity_tokens, .page_size = page_size});
+      cache = *PrefixCache::create(options, *allocator);
+    }
   }
 
-  /// Inserts whole sequences; what is shared takes its slots from the tree.
-  void insert(std::span<const Token> tokens) {
+  /// Inserts whole sequences; what is shared takes its slots from the tree. The window before
+  /// `window_released` is given back first.
+  void insert(std::span<const Token> tokens, std::size_t window_released = 0) {
     std::vector<SlotId> slots(tokens.size());
     Request request{.key = {tokens}, .slots = slots};
     const std::size_t held = cache->match({tokens}, slots)->length;
     require(cache->allocate(request, held).ok(), "room for the sequence");
-    require(cache->insert({tokens}, slots, {.owned_by_tree = held}).ok(), "insert");
+    const InsertOptions options{.owned_by_tree = held, .window_released = window_released};
+    require(cache->insert({tokens}, slots, options).ok(), "insert");
   }
 };
 

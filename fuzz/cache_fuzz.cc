@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer entry: the first byte picks a configuration, every eight bytes after it are one
+// libFuzzer entry: the first two bytes pick a configuration, every eight bytes after them are one
 // operation of the cache model (tests/support/cache_model.h), which compares with the reference.
 #include <cstdint>
 #include <cstring>
@@ -9,7 +9,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using pando::testing::ModelConfig;
-  if (size < 1 + sizeof(std::uint64_t)) return 0;
+  constexpr std::size_t kHeader = 2;
+  if (size < kHeader + sizeof(std::uint64_t)) return 0;
   const std::uint8_t pick = data[0];
   ModelConfig config;
   config.page_size = std::size_t{1} << (pick % 4);
@@ -19,9 +20,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   config.own_allocator = (pick & 32) == 0;
   static const char* const kPolicies[] = {"lru", "lfu", "slru", "priority"};
   config.policy = kPolicies[pick >> 6];
+  const std::uint8_t parts = data[1];
+  if ((parts & 1) != 0)
+    config.window = config.page_size + (parts >> 1 & 7) % (2 * config.page_size);
+  if ((parts & 16) != 0) {
+    config.state = pando::StateOptions{.snapshot_interval = (parts >> 5 & 3) * config.page_size};
+    if ((parts & 128) != 0) config.state->max_per_path = 2;
+  }
 
-  std::vector<std::uint64_t> ops((size - 1) / sizeof(std::uint64_t));
-  std::memcpy(ops.data(), data + 1, ops.size() * sizeof(std::uint64_t));
+  std::vector<std::uint64_t> ops((size - kHeader) / sizeof(std::uint64_t));
+  std::memcpy(ops.data(), data + kHeader, ops.size() * sizeof(std::uint64_t));
   pando::testing::run_model(config, ops);  // what it throws ends the run
   return 0;
 }

@@ -12,6 +12,7 @@ import sys
 
 BARS = [  # benchmark, counter, at most
     ("Match/tokens:8192/page:64", "limit_ratio", 1.2),
+    ("MatchWindow/tokens:8192/page:64", "limit_ratio", 2.0),
     ("MatchCold/tokens:8192/page:64", "limit_ratio", 1.2),
     ("MatchShort/tokens:640/leaves:100000", "limit_ratio", 2.5),
     ("Insert/tokens:8192/page:64", "limit_ratio", 1.5),
@@ -19,6 +20,11 @@ BARS = [  # benchmark, counter, at most
     ("EvictOne/leaves:100000", "mean_ns", 500),
     ("EvictOne/leaves:1000000", "mean_ns", 500),
     ("EvictOne/leaves:1000000", "limit_ratio", 5),
+    ("EvictWindow/leaves:1000", "mean_ns", None),
+    ("EvictWindow/leaves:100000", "mean_ns", None),
+    ("EvictWindow/leaves:1000000", "mean_ns", None),
+    ("EvictWindow/leaves:1000000", "limit_ratio", 10),
+    ("WindowRelease/requests:256", "limit_ratio", None),
     ("Metadata/page:64", "bytes_per_token", 6),
     ("Metadata/page:1", "bytes_per_token", 16),
     ("AllocExtend", "limit_ratio", None),

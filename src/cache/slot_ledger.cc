@@ -48,26 +48,24 @@ Status SlotLedger::refuse_broken_page(const SlotId* slots, std::size_t position)
   return refuse(slots, position, kBroken);
 }
 
-// Why this page cannot become the tree's; nullptr if it can.
-const char* SlotLedger::why_not(std::uint32_t page, bool with_window) const {
-  if (page == 0 || page * std::uint64_t{page_size_} >= end_slot_) return "is out of range";
-  if (is_claimed(PageId{page})) return "is the tree's already: it cannot be inserted twice";
-  if (full_side() != nullptr && full_side()->is_free(PageId{page}))
-    return "is free: it was never handed out, or was freed";
-  if (with_window && window_allocator_ != nullptr && !window_allocator_->has_window(PageId{page}))
-    return "has given back its window side, beyond what window_released says";
-  return nullptr;
-}
-
 Status SlotLedger::claim(const SlotId* slots, std::size_t n, std::uint32_t* pages,
                          std::size_t position, bool with_window) {
   const std::size_t whole = gather_pages(slots, n, page_size_, pages);
+  const PagedAllocator* const full = full_side();
+  const WindowAllocator* const windows = with_window ? window_allocator_ : nullptr;
   const char* why = nullptr;
   std::size_t i = 0;
   for (; i < whole; ++i) {
-    why = why_not(pages[i], with_window);
+    const PageId page{pages[i]};
+    why = pages[i] == 0 || pages[i] * std::uint64_t{page_size_} >= end_slot_ ? "is out of range"
+          : is_claimed(page) ? "is the tree's already: it cannot be inserted twice"
+          : full != nullptr && full->is_free(page)
+              ? "is free: it was never handed out, or was freed"
+          : windows != nullptr && !windows->has_window(page)
+              ? "has given back its window side, beyond what window_released says"
+              : nullptr;
     if (why != nullptr) break;
-    word(PageId{pages[i]}) |= bit(PageId{pages[i]});
+    word(page) |= bit(page);
   }
   if (i == n) return {};
   for (std::size_t done = 0; done < i; ++done) unclaim(PageId{pages[done]});

@@ -66,7 +66,6 @@ class SlotLedger {
   std::uint64_t& word(PageId page) { return claimed_[index_of(page) / 64]; }
   const std::uint64_t& word(PageId page) const { return claimed_[index_of(page) / 64]; }
   Status refuse(const SlotId* slots, std::size_t position, const char* why) const;
-  const char* why_not(std::uint32_t page, bool with_window) const;
   void append_slots(std::span<const PageId> pages, std::vector<SlotId>& to) const;
   void flush_to_engine();
   static std::uint64_t bit(PageId page) { return std::uint64_t{1} << index_of(page) % 64; }
