@@ -228,10 +228,10 @@ class PrefixCache {
   PrefixCache& operator=(const PrefixCache&) = delete;
 
   /// The longest cached prefix of `key` on whose end all components agree. Its slots go to the
-  /// front of `slots`, which is empty (not wanted) or has room for every token. Counts as a use:
-  /// may split a node at the match's end and makes the path the most recent. Tokens are looked at
-  /// as far as they agree and one page beyond. Cost: one comparison of the tokens, one copy of the
-  /// slots.
+  /// front of `slots`, which is empty (not wanted) or has room for every token; what is behind them
+  /// in the buffer may be overwritten. Counts as a use: may split a node at the match's end and
+  /// makes the path the most recent. Tokens are looked at as far as they agree and one page beyond.
+  /// Cost: one comparison of the tokens, one copy of the slots.
   Result<Match> match(const Key& key, std::span<SlotId> slots = {});
 
   /// The length match() would give, changing nothing.

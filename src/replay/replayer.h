@@ -35,9 +35,12 @@ inline constexpr std::array kOperations{Operation::start, Operation::allocate,
                                         Operation::finish};
 std::string_view to_string(Operation operation);
 
-inline constexpr std::array kMatchEnds{MatchEnd::whole_key, MatchEnd::no_such_child,
+inline constexpr std::array kMatchEnds{MatchEnd::whole_key,     MatchEnd::no_such_child,
                                        MatchEnd::page_boundary, MatchEnd::namespace_unknown,
+                                       MatchEnd::window_gone,   MatchEnd::no_snapshot,
                                        MatchEnd::disabled};
+static_assert(static_cast<std::size_t>(MatchEnd::disabled) + 1 == kMatchEnds.size(),
+              "every MatchEnd is listed; disabled is the last");
 
 struct ReplayOptions {
   /// Prefill in chunks of this, with a checkpoint after each.
