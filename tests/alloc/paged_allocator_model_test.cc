@@ -8,36 +8,18 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <ostream>
 #include <vector>
 
 #include "pando/allocator.h"
+#include "support/allocator_model.h"
 
-namespace pando {
+namespace pando::testing {
 namespace {
 
 using Slots = std::vector<SlotId>;
 using Lengths = std::vector<std::size_t>;
 
-struct Op {
-  std::uint32_t kind = 0;
-  std::uint32_t a = 0;
-  std::uint32_t b = 0;
-};
-
-std::ostream& operator<<(std::ostream& out, const Op& op) {
-  return out << "{" << op.kind << ", " << op.a << ", " << op.b << "}";
-}
-
 constexpr std::uint32_t kKinds = 16;
-
-rc::Gen<std::vector<Op>> any_ops() {
-  const auto op =
-      rc::gen::build<Op>(rc::gen::set(&Op::kind, rc::gen::inRange<std::uint32_t>(0, kKinds)),
-                         rc::gen::set(&Op::a, rc::gen::inRange<std::uint32_t>(0, 1000)),
-                         rc::gen::set(&Op::b, rc::gen::inRange<std::uint32_t>(0, 1000)));
-  return rc::gen::scale(20.0, rc::gen::container<std::vector<Op>>(op));
-}
 
 /// The reference. A request is the list of its slots.
 struct Model {
@@ -101,13 +83,13 @@ class Walk {
         break;
       case 11:
       case 12:
-        backup();
+        if (!group_open_) states_.backup(*allocator_, model_);
         break;
       case 13:
-        restore(op.a);
+        if (!group_open_) states_.restore(op.a, *allocator_, model_);
         break;
       case 14:
-        drop(op.a);
+        states_.drop(op.a);
         break;
       default:
         clear(op.a);
@@ -124,12 +106,6 @@ class Walk {
   }
 
  private:
-  struct Held {
-    AllocatorState state;
-    Model before;
-    bool given_up = false;
-  };
-
   void alloc_pages(std::size_t pages) {
     Slots out(pages * model_.page_size);
     const Status status = allocator_->alloc(out);
@@ -240,28 +216,8 @@ class Walk {
     group_open_ = !group_open_;
   }
 
-  void backup() {
-    if (!group_open_) held_.push_back({allocator_->backup_state(), model_});
-  }
-
-  void restore(std::uint32_t which) {
-    if (group_open_ || held_.empty()) return;
-    const std::size_t h = which % held_.size();
-    if (held_[h].given_up) return;
-    allocator_->restore_state(std::move(held_[h].state));
-    model_ = held_[h].before;
-    held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(h));
-    for (std::size_t i = h; i < held_.size(); ++i) held_[i].given_up = true;
-  }
-
-  void drop(std::uint32_t which) {
-    if (held_.empty()) return;
-    held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(which % held_.size()));
-  }
-
   void clear(std::uint32_t rarely) {
-    const bool in_use = group_open_ || std::any_of(held_.begin(), held_.end(),
-                                                   [](const Held& held) { return !held.given_up; });
+    const bool in_use = group_open_ || states_.any();
     if (!in_use && rarely % 8 != 0) return;
     RC_ASSERT(allocator_->clear().ok() == !in_use);
     if (in_use) return;
@@ -285,12 +241,12 @@ class Walk {
   Model model_;
   bool group_open_ = false;
   std::vector<std::size_t> collected_;  // pages named in the open group, repeats included
-  std::vector<Held> held_;              // oldest first; ends before the allocator
+  HeldStates<PagedAllocator, Model> states_;
 };
 
 void walk(ReuseOrder order, std::size_t page_size) {
   const auto num_pages = *rc::gen::element<std::size_t>(1, 5, 24, 70, 200);
-  const std::vector<Op> ops = *any_ops();
+  const std::vector<Op> ops = *any_ops(kKinds);
   Walk walk(num_pages, page_size, order);
   for (const Op& op : ops) walk.step(op);
   walk.finish();
@@ -309,4 +265,4 @@ RC_GTEST_PROP(PagedAllocatorModel, SortedPagesOf64AgreeWithADeque, ()) {
 }
 
 }  // namespace
-}  // namespace pando
+}  // namespace pando::testing

@@ -6,23 +6,10 @@
 #include <optional>
 #include <vector>
 
-#include "pando/allocator.h"
+#include "support/allocator_fixture.h"
 
-namespace pando {
+namespace pando::testing {
 namespace {
-
-using Slots = std::vector<SlotId>;
-
-std::unique_ptr<PagedAllocator> make(std::size_t capacity, std::size_t page_size,
-                                     ReuseOrder order = ReuseOrder::fifo) {
-  return PagedAllocator::create({capacity, page_size, order}).value();
-}
-
-Slots alloc(PagedAllocator& allocator, std::size_t n) {
-  Slots out(n);
-  allocator.alloc(out).value();
-  return out;
-}
 
 // What the allocator would hand out from now on; leaves it as it is.
 Slots order_of(PagedAllocator& allocator) {
@@ -222,4 +209,4 @@ TEST(AllocatorStateDeathTest, MustNotOutliveItsAllocator) {
 }
 
 }  // namespace
-}  // namespace pando
+}  // namespace pando::testing

@@ -11,33 +11,10 @@
 
 #include "pando/allocator.h"
 #include "pando/diagnostics.h"
+#include "support/allocator_fixture.h"
 
-namespace pando {
+namespace pando::testing {
 namespace {
-
-using Slots = std::vector<SlotId>;
-using Lengths = std::vector<std::size_t>;
-
-std::unique_ptr<PagedAllocator> make(std::size_t capacity, std::size_t page_size,
-                                     ReuseOrder order = ReuseOrder::fifo) {
-  return PagedAllocator::create({capacity, page_size, order}).value();
-}
-
-Slots range(std::int64_t first, std::int64_t end) {
-  Slots slots;
-  for (std::int64_t slot = first; slot < end; ++slot) slots.push_back(SlotId{slot});
-  return slots;
-}
-
-Slots alloc(PagedAllocator& allocator, std::size_t n) {
-  Slots out(n);
-  allocator.alloc(out).value();
-  return out;
-}
-
-std::string error_of(const Status& status) {
-  return status.ok() ? std::string("ok") : status.error().message;
-}
 
 TEST(PagedAllocatorOptions, AreRefusedWithTheReason) {
   const auto why = [](std::size_t capacity, std::size_t page_size) {
@@ -348,4 +325,4 @@ TEST(PagedAllocator, RefusedFreeChangesNothing) {
 }
 
 }  // namespace
-}  // namespace pando
+}  // namespace pando::testing

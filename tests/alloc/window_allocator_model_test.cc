@@ -10,38 +10,20 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <ostream>
 #include <utility>
 #include <vector>
 
 #include "pando/window_allocator.h"
+#include "support/allocator_model.h"
 
-namespace pando {
+namespace pando::testing {
 namespace {
 
 using Slots = std::vector<SlotId>;
 using Lengths = std::vector<std::size_t>;
 using Pages = std::vector<PageId>;
 
-struct Op {
-  std::uint32_t kind = 0;
-  std::uint32_t a = 0;
-  std::uint32_t b = 0;
-};
-
-std::ostream& operator<<(std::ostream& out, const Op& op) {
-  return out << "{" << op.kind << ", " << op.a << ", " << op.b << "}";
-}
-
 constexpr std::uint32_t kKinds = 22;
-
-rc::Gen<std::vector<Op>> any_ops() {
-  const auto op =
-      rc::gen::build<Op>(rc::gen::set(&Op::kind, rc::gen::inRange<std::uint32_t>(0, kKinds)),
-                         rc::gen::set(&Op::a, rc::gen::inRange<std::uint32_t>(0, 1000)),
-                         rc::gen::set(&Op::b, rc::gen::inRange<std::uint32_t>(0, 1000)));
-  return rc::gen::scale(20.0, rc::gen::container<std::vector<Op>>(op));
-}
 
 /// One side of the reference.
 struct Pool {
@@ -139,9 +121,9 @@ class Walk {
     if (op.kind >= 11 && op.kind < 14) free_window(op.a, op.b);
     if (op.kind == 14) move_window(op.a, op.b);
     if (op.kind >= 15 && op.kind < 17) toggle_group();
-    if (op.kind >= 17 && op.kind < 19) backup();
-    if (op.kind == 19) restore(op.a);
-    if (op.kind == 20) drop(op.a);
+    if (op.kind >= 17 && op.kind < 19 && !group_open_) states_.backup(*allocator_, model_);
+    if (op.kind == 19 && !group_open_) states_.restore(op.a, *allocator_, model_);
+    if (op.kind == 20) states_.drop(op.a);
     if (op.kind == 21) clear(op.a);
     compare();
   }
@@ -154,12 +136,6 @@ class Walk {
   }
 
  private:
-  struct Held {
-    WindowAllocatorState state;
-    Model before;
-    bool given_up = false;
-  };
-
   void reset_model() {
     model_.requests.clear();
     model_.pairs.clear();
@@ -302,28 +278,8 @@ class Walk {
     group_open_ = !group_open_;
   }
 
-  void backup() {
-    if (!group_open_) held_.push_back({allocator_->backup_state(), model_});
-  }
-
-  void restore(std::uint32_t which) {
-    if (group_open_ || held_.empty()) return;
-    const std::size_t h = which % held_.size();
-    if (held_[h].given_up) return;
-    allocator_->restore_state(std::move(held_[h].state));
-    model_ = held_[h].before;
-    held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(h));
-    for (std::size_t i = h; i < held_.size(); ++i) held_[i].given_up = true;
-  }
-
-  void drop(std::uint32_t which) {
-    if (held_.empty()) return;
-    held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(which % held_.size()));
-  }
-
   void clear(std::uint32_t rarely) {
-    const bool in_use = group_open_ || std::any_of(held_.begin(), held_.end(),
-                                                   [](const Held& held) { return !held.given_up; });
+    const bool in_use = group_open_ || states_.any();
     if (!in_use && rarely % 8 != 0) return;
     RC_ASSERT(allocator_->clear().ok() == !in_use);
     if (!in_use) reset_model();
@@ -359,13 +315,13 @@ class Walk {
   bool group_open_ = false;
   std::vector<std::uint32_t> collected_;  // full pages named in the open group, repeats included
   std::vector<std::uint32_t> released_;   // window pages of the open group
-  std::vector<Held> held_;                // oldest first; ends before the allocator
+  HeldStates<WindowAllocator, Model> states_;
 };
 
 void walk(ReuseOrder order, std::size_t page_size) {
   const auto num_full = *rc::gen::element<std::size_t>(1, 6, 30, 70, 120);
   const auto num_window = *rc::gen::inRange<std::size_t>(1, num_full + 1);
-  const std::vector<Op> ops = *any_ops();
+  const std::vector<Op> ops = *any_ops(kKinds);
   Walk walk(num_full, num_window, page_size, order);
   for (const Op& op : ops) walk.step(op);
   walk.finish();
@@ -383,4 +339,4 @@ RC_GTEST_PROP(WindowAllocatorModel, SortedPagesOf64AgreeWithAMap, ()) {
 }
 
 }  // namespace
-}  // namespace pando
+}  // namespace pando::testing

@@ -9,54 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include "pando/window_allocator.h"
+#include "support/allocator_fixture.h"
 
-namespace pando {
+namespace pando::testing {
 namespace {
-
-using Slots = std::vector<SlotId>;
-using Lengths = std::vector<std::size_t>;
-
-std::unique_ptr<WindowAllocator> make(std::size_t full, std::size_t window, std::size_t page_size,
-                                      ReuseOrder order = ReuseOrder::fifo) {
-  return WindowAllocator::create({full, window, page_size, order}).value();
-}
-
-Slots range(std::int64_t first, std::int64_t end) {
-  Slots slots;
-  for (std::int64_t slot = first; slot < end; ++slot) slots.push_back(SlotId{slot});
-  return slots;
-}
-
-Slots alloc(WindowAllocator& allocator, std::size_t n) {
-  Slots out(n);
-  allocator.alloc(out).value();
-  return out;
-}
-
-Slots translate(const WindowAllocator& allocator, const Slots& full) {
-  Slots window(full.size(), SlotId{-1});
-  allocator.translate(full, window);
-  return window;
-}
-
-std::string error_of(const Status& status) {
-  return status.ok() ? std::string("ok") : status.error().message;
-}
-
-/// Both sides' free pages: {full, window}.
-std::pair<std::size_t, std::size_t> free_pages(const WindowAllocator& allocator) {
-  return {allocator.full().available_pages(), allocator.window().available_pages()};
-}
-
-using Counts = std::pair<std::size_t, std::size_t>;
-
-#define EXPECT_SOUND(allocator) EXPECT_EQ(error_of((allocator).check()), "ok")
 
 // ---- Free groups.
 
 TEST(WindowAllocator, AFreeGroupGivesBackBothSidesAtItsEnd) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   const Slots held = alloc(*allocator, 16);
   allocator->begin_free_group();
   allocator->free(std::span(held).first(6));          // page 1 and half of page 2
@@ -71,7 +32,7 @@ TEST(WindowAllocator, AFreeGroupGivesBackBothSidesAtItsEnd) {
 }
 
 TEST(WindowAllocator, AFreeGroupMayMoveTheWindowOfAPageThatItFreesAfter) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   const Slots held = alloc(*allocator, 8);
   allocator->free_window_pages(std::array{PageId{1}});
   allocator->begin_free_group();
@@ -84,7 +45,7 @@ TEST(WindowAllocator, AFreeGroupMayMoveTheWindowOfAPageThatItFreesAfter) {
 }
 
 TEST(WindowAllocator, APageOfAFreeGroupGivesBackAWindowPageThatItGotSince) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   (void)alloc(*allocator, 8);
   allocator->begin_free_group();
   allocator->free_pages(std::array{PageId{1}});
@@ -96,7 +57,7 @@ TEST(WindowAllocator, APageOfAFreeGroupGivesBackAWindowPageThatItGotSince) {
 }
 
 TEST(WindowAllocator, APageOfAFreeGroupCannotBeContinued) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   const Slots held = alloc(*allocator, 4);
   allocator->begin_free_group();
   allocator->free(held);
@@ -113,7 +74,7 @@ TEST(WindowAllocator, APageOfAFreeGroupCannotBeContinued) {
 
 TEST(WindowAllocator, RestoreBringsThePairsBack) {
   for (const ReuseOrder order : {ReuseOrder::fifo, ReuseOrder::sorted}) {
-    const auto allocator = make(40, 24, 4, order);
+    const auto allocator = make_window(40, 24, 4, order);
     const Slots held = alloc(*allocator, 16);
     allocator->free_window(std::span(held).first(4));
     const Slots before = translate(*allocator, held);
@@ -137,7 +98,7 @@ TEST(WindowAllocator, RestoreBringsThePairsBack) {
 }
 
 TEST(WindowAllocator, RestoringAnOlderStateGivesUpTheYounger) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   WindowAllocatorState older = allocator->backup_state();
   (void)alloc(*allocator, 4);
   {
@@ -153,7 +114,7 @@ TEST(WindowAllocator, RestoringAnOlderStateGivesUpTheYounger) {
 }
 
 TEST(WindowAllocator, RestoringAYoungerStateKeepsTheOlder) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   const Slots held = alloc(*allocator, 8);
   WindowAllocatorState older = allocator->backup_state();
   allocator->free_window(std::span(held).first(4));
@@ -167,7 +128,7 @@ TEST(WindowAllocator, RestoringAYoungerStateKeepsTheOlder) {
 }
 
 TEST(WindowAllocator, AStateMovesLikeAValueAndKeepsTheChangesWhenDropped) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   WindowAllocatorState first = allocator->backup_state();
   (void)alloc(*allocator, 4);
   WindowAllocatorState second = allocator->backup_state();
@@ -181,7 +142,7 @@ TEST(WindowAllocator, AStateMovesLikeAValueAndKeepsTheChangesWhenDropped) {
 }
 
 TEST(WindowAllocator, OverlappingStatesDoNotGrowTheJournalsForEver) {
-  const auto allocator = make(64, 32, 1);
+  const auto allocator = make_window(64, 32, 1);
   std::optional<WindowAllocatorState> state = allocator->backup_state();
   for (int i = 0; i < 20'000; ++i) {
     allocator->free(alloc(*allocator, 8));
@@ -193,7 +154,7 @@ TEST(WindowAllocator, OverlappingStatesDoNotGrowTheJournalsForEver) {
 }
 
 TEST(WindowAllocator, NothingIsJournalledOnceTheLastStateIsDropped) {
-  const auto allocator = make(1 << 16, 1 << 15, 1);
+  const auto allocator = make_window(1 << 16, 1 << 15, 1);
   const std::size_t before = allocator->memory_bytes();
   {
     const WindowAllocatorState state = allocator->backup_state();
@@ -206,7 +167,7 @@ TEST(WindowAllocator, NothingIsJournalledOnceTheLastStateIsDropped) {
 }
 
 TEST(WindowAllocator, ClearFreesBothSidesAndEndsAllPairs) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   allocator->free_window(alloc(*allocator, 4));
   (void)alloc(*allocator, 8);
   ASSERT_TRUE(allocator->clear().ok());
@@ -217,7 +178,7 @@ TEST(WindowAllocator, ClearFreesBothSidesAndEndsAllPairs) {
 }
 
 TEST(WindowAllocator, ClearIsRefusedWhileAStateIsHeldOrAGroupIsOpen) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   const Slots held = alloc(*allocator, 8);
   const auto expect_unchanged = [&] {
     EXPECT_EQ(translate(*allocator, held), held);
@@ -239,8 +200,8 @@ TEST(WindowAllocator, ClearIsRefusedWhileAStateIsHeldOrAGroupIsOpen) {
 // ---- Misuse.
 
 TEST(WindowAllocatorDeathTest, MisuseOfGroupsAndStatesStops) {
-  const auto allocator = make(16, 8, 4);
-  const auto other = make(16, 8, 4);
+  const auto allocator = make_window(16, 8, 4);
+  const auto other = make_window(16, 8, 4);
   WindowAllocatorState older = allocator->backup_state();
   WindowAllocatorState younger = allocator->backup_state();
   EXPECT_DEATH(other->restore_state(std::move(older)), "a state of another allocator");
@@ -258,7 +219,7 @@ TEST(WindowAllocatorDeathTest, MisuseOfGroupsAndStatesStops) {
 TEST(WindowAllocatorDeathTest, AStateMustNotOutliveItsAllocator) {
   EXPECT_DEATH(
       {
-        auto allocator = make(16, 8, 4);
+        auto allocator = make_window(16, 8, 4);
         const WindowAllocatorState state = allocator->backup_state();
         allocator.reset();
       },
@@ -266,4 +227,4 @@ TEST(WindowAllocatorDeathTest, AStateMustNotOutliveItsAllocator) {
 }
 
 }  // namespace
-}  // namespace pando
+}  // namespace pando::testing

@@ -14,48 +14,10 @@
 #include <vector>
 
 #include "pando/diagnostics.h"
+#include "support/allocator_fixture.h"
 
-namespace pando {
+namespace pando::testing {
 namespace {
-
-using Slots = std::vector<SlotId>;
-using Lengths = std::vector<std::size_t>;
-
-std::unique_ptr<WindowAllocator> make(std::size_t full, std::size_t window, std::size_t page_size,
-                                      ReuseOrder order = ReuseOrder::fifo) {
-  return WindowAllocator::create({full, window, page_size, order}).value();
-}
-
-Slots range(std::int64_t first, std::int64_t end) {
-  Slots slots;
-  for (std::int64_t slot = first; slot < end; ++slot) slots.push_back(SlotId{slot});
-  return slots;
-}
-
-Slots alloc(WindowAllocator& allocator, std::size_t n) {
-  Slots out(n);
-  allocator.alloc(out).value();
-  return out;
-}
-
-Slots translate(const WindowAllocator& allocator, const Slots& full) {
-  Slots window(full.size(), SlotId{-1});
-  allocator.translate(full, window);
-  return window;
-}
-
-std::string error_of(const Status& status) {
-  return status.ok() ? std::string("ok") : status.error().message;
-}
-
-/// Both sides' free pages: {full, window}.
-std::pair<std::size_t, std::size_t> free_pages(const WindowAllocator& allocator) {
-  return {allocator.full().available_pages(), allocator.window().available_pages()};
-}
-
-using Counts = std::pair<std::size_t, std::size_t>;
-
-#define EXPECT_SOUND(allocator) EXPECT_EQ(error_of((allocator).check()), "ok")
 
 // ---- Options.
 
@@ -82,7 +44,7 @@ TEST(WindowAllocatorOptions, AreRefusedWithTheSideAndTheReason) {
 }
 
 TEST(WindowAllocatorOptions, RoundEachSideDownToWholePages) {
-  const auto allocator = make(100, 50, 16);
+  const auto allocator = make_window(100, 50, 16);
   EXPECT_EQ(allocator->page_size(), 16u);
   EXPECT_EQ(allocator->full().capacity(), 96u);
   EXPECT_EQ(allocator->window().capacity(), 48u);
@@ -93,7 +55,7 @@ TEST(WindowAllocatorOptions, RoundEachSideDownToWholePages) {
 
 TEST(WindowAllocator, EveryNewPageGetsAWindowPage) {
   for (const std::size_t page_size : {1u, 4u, 64u}) {
-    const auto allocator = make(200 * page_size, 150 * page_size, page_size);
+    const auto allocator = make_window(200 * page_size, 150 * page_size, page_size);
     const Slots held = alloc(*allocator, 130 * page_size);
     EXPECT_EQ(free_pages(*allocator), Counts(70, 20));
     EXPECT_EQ(translate(*allocator, held), held);  // both sides start with page 1
@@ -102,7 +64,7 @@ TEST(WindowAllocator, EveryNewPageGetsAWindowPage) {
 }
 
 TEST(WindowAllocator, TakesFromBothSidesOrFromNeither) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   Slots out(20);
   const Status no_window = allocator->alloc(out);
   EXPECT_EQ(no_window.error().code, ErrorCode::out_of_capacity);
@@ -124,7 +86,7 @@ TEST(WindowAllocator, TakesFromBothSidesOrFromNeither) {
 }
 
 TEST(WindowAllocator, ExtendKeepsTheOpenPageAndPairsTheNewOnes) {
-  const auto allocator = make(64, 32, 4);
+  const auto allocator = make_window(64, 32, 4);
   allocator->free_window(alloc(*allocator, 4));  // window page 1 now comes last
   Slots first(5);
   ASSERT_TRUE(allocator->alloc_extend(Lengths{0}, Lengths{5}, Slots(1), first).ok());
@@ -141,7 +103,7 @@ TEST(WindowAllocator, ExtendKeepsTheOpenPageAndPairsTheNewOnes) {
 }
 
 TEST(WindowAllocator, ExtendWithinTheOpenPageTakesNothing) {
-  const auto allocator = make(32, 16, 8);
+  const auto allocator = make_window(32, 16, 8);
   const Slots held = alloc(*allocator, 8);
   Slots out(2);
   ASSERT_TRUE(allocator->alloc_extend(Lengths{3}, Lengths{5}, Slots{held[2]}, out).ok());
@@ -150,7 +112,7 @@ TEST(WindowAllocator, ExtendWithinTheOpenPageTakesNothing) {
 }
 
 TEST(WindowAllocator, DecodePairsThePagesThatItOpens) {
-  const auto allocator = make(32, 32, 4);
+  const auto allocator = make_window(32, 32, 4);
   Slots slots{alloc(*allocator, 4)[1], SlotId{0}, SlotId{-9}};  // in place
   ASSERT_TRUE(allocator->alloc_decode(Lengths{3, 1, 5}, slots, slots).ok());
   EXPECT_EQ(slots, (Slots{SlotId{6}, SlotId{8}, SlotId{12}}));
@@ -160,7 +122,7 @@ TEST(WindowAllocator, DecodePairsThePagesThatItOpens) {
 }
 
 TEST(WindowAllocator, MalformedInputIsRefusedAsTheFullSideDoesEvenWithoutRoom) {
-  const auto allocator = make(16, 4, 4);
+  const auto allocator = make_window(16, 4, 4);
   const Slots held = alloc(*allocator, 4);  // no window page is left
   const auto refuses = [&](const Status& status, const std::string& why) {
     EXPECT_EQ(status.error().code, ErrorCode::invalid_argument);
@@ -191,7 +153,7 @@ TEST(WindowAllocator, MalformedInputIsRefusedAsTheFullSideDoesEvenWithoutRoom) {
 }
 
 TEST(WindowAllocator, ContinuingAnOpenPageWhoseWindowIsGoneIsRefused) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   const Slots kept = alloc(*allocator, 4);
   const Slots gone = alloc(*allocator, 4);
   allocator->free_window(gone);
@@ -211,7 +173,7 @@ TEST(WindowAllocator, ContinuingAnOpenPageWhoseWindowIsGoneIsRefused) {
 }
 
 TEST(WindowAllocator, ARequestWhoseWindowIsGoneMayGrowByNothingOrFromAFullPage) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   const Slots gone = alloc(*allocator, 4);
   allocator->free_window(gone);
   EXPECT_TRUE(allocator->alloc_extend(Lengths{2}, Lengths{2}, Slots{gone[1]}, {}).ok());
@@ -224,7 +186,7 @@ TEST(WindowAllocator, ARequestWhoseWindowIsGoneMayGrowByNothingOrFromAFullPage) 
 // ---- Freeing.
 
 TEST(WindowAllocator, FreeReturnsThePageWithItsWindowPageIfItStillHasOne) {
-  const auto allocator = make(32, 24, 4);
+  const auto allocator = make_window(32, 24, 4);
   const Slots held = alloc(*allocator, 16);
   allocator->free_window(std::span(held).first(8));
   EXPECT_EQ(free_pages(*allocator), Counts(4, 4));
@@ -236,7 +198,7 @@ TEST(WindowAllocator, FreeReturnsThePageWithItsWindowPageIfItStillHasOne) {
 }
 
 TEST(WindowAllocator, FreeTakesSlotsInAnyOrderAndSomeOfAPage) {
-  const auto allocator = make(1024, 1024, 64);
+  const auto allocator = make_window(1024, 1024, 64);
   for (std::size_t at = 0; at < 64; ++at) {
     ASSERT_TRUE(allocator->clear().ok());
     Slots slots = alloc(*allocator, 256);
@@ -249,7 +211,7 @@ TEST(WindowAllocator, FreeTakesSlotsInAnyOrderAndSomeOfAPage) {
 }
 
 TEST(WindowAllocator, FreeWindowReturnsTheWindowSideAlone) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   const Slots held = alloc(*allocator, 16);
   allocator->free_window(Slots{held[5], held[0]});
   allocator->free_window_pages(std::array{PageId{4}});
@@ -262,7 +224,7 @@ TEST(WindowAllocator, FreeWindowReturnsTheWindowSideAlone) {
 }
 
 TEST(WindowAllocator, FreeingTheWindowTwiceNeverFreesAnothersSlot) {
-  const auto allocator = make(8, 1, 1);
+  const auto allocator = make_window(8, 1, 1);
   const Slots mine = alloc(*allocator, 1);
   allocator->free_window(mine);
   const Slots others = alloc(*allocator, 1);  // gets the window slot that was mine
@@ -276,7 +238,7 @@ TEST(WindowAllocator, FreeingTheWindowTwiceNeverFreesAnothersSlot) {
 }
 
 TEST(WindowAllocator, AFreedPageStartsAnewWithoutItsOldWindow) {
-  const auto allocator = make(8, 8, 4, ReuseOrder::sorted);
+  const auto allocator = make_window(8, 8, 4, ReuseOrder::sorted);
   const Slots held = alloc(*allocator, 8);
   allocator->free_window(std::span(held).first(4));
   allocator->free(held);
@@ -289,7 +251,7 @@ TEST(WindowAllocator, AFreedPageStartsAnewWithoutItsOldWindow) {
 TEST(WindowAllocator, TranslateGivesThePaddingSlotWhereTheWindowIsGone) {
   for (const std::int64_t size : {1, 4}) {
     const auto page_size = static_cast<std::size_t>(size);
-    const auto allocator = make(4 * page_size, 3 * page_size, page_size);
+    const auto allocator = make_window(4 * page_size, 3 * page_size, page_size);
     const Slots held = alloc(*allocator, 3 * page_size);
     allocator->free_window_pages(std::array{PageId{2}});
     Slots expected = held;
@@ -301,7 +263,7 @@ TEST(WindowAllocator, TranslateGivesThePaddingSlotWhereTheWindowIsGone) {
 }
 
 TEST(WindowAllocator, TranslateFollowsThePairsInAnyOrderAndInPlace) {
-  const auto allocator = make(32, 8, 4);
+  const auto allocator = make_window(32, 8, 4);
   allocator->free_window(alloc(*allocator, 4));
   (void)alloc(*allocator, 8);  // pages 2 and 3, with window pages 2 and 1
   Slots slots{SlotId{15}, SlotId{8}, SlotId{4}, SlotId{12}, SlotId{15}};
@@ -311,7 +273,7 @@ TEST(WindowAllocator, TranslateFollowsThePairsInAnyOrderAndInPlace) {
 }
 
 TEST(WindowAllocator, MoveWindowGivesOnePagesWindowToAnother) {
-  const auto allocator = make(32, 16, 4);
+  const auto allocator = make_window(32, 16, 4);
   const Slots held = alloc(*allocator, 8);
   allocator->free_window(std::span(held).first(4));
   allocator->move_window(PageId{2}, PageId{1});
@@ -330,8 +292,8 @@ TEST(WindowAllocator, MemoryIsBothSidesAndFourBytesPerFullPage) {
     return allocator.memory_bytes() - allocator.full().memory_bytes() -
            allocator.window().memory_bytes() - 4 * allocator.full().num_pages();
   };
-  const auto large = make(kPages, kPages / 2, 1);
-  const std::size_t fixed = fixed_of(*make(1, 1, 1));
+  const auto large = make_window(kPages, kPages / 2, 1);
+  const std::size_t fixed = fixed_of(*make_window(1, 1, 1));
   EXPECT_EQ(fixed_of(*large), fixed);
   large->free(alloc(*large, kPages / 2));
   EXPECT_EQ(fixed_of(*large), fixed);  // working memory was returned
@@ -340,7 +302,7 @@ TEST(WindowAllocator, MemoryIsBothSidesAndFourBytesPerFullPage) {
 // ---- Misuse.
 
 TEST(WindowAllocatorDeathTest, FreeOfWhatIsNotHandedOutNamesIt) {
-  const auto allocator = make(16, 8, 4);
+  const auto allocator = make_window(16, 8, 4);
   const Slots held = alloc(*allocator, 8);
   EXPECT_DEATH(allocator->free(Slots{SlotId{13}}), "free of slot 13: its page 3 is already free");
   EXPECT_DEATH(allocator->free(Slots{SlotId{2}}), "free of slot 2: outside \\[4, 20\\)");
@@ -358,7 +320,7 @@ TEST(WindowAllocatorDeathTest, FreeOfWhatIsNotHandedOutNamesIt) {
 }
 
 TEST(WindowAllocator, RefusedFreesChangeNothing) {
-  const auto allocator = make(16, 8, 4);
+  const auto allocator = make_window(16, 8, 4);
   const Slots held = alloc(*allocator, 4);
   const CheckHandler before = set_check_handler(
       [](std::string_view message) { throw std::logic_error(std::string(message)); });
@@ -375,7 +337,7 @@ TEST(WindowAllocator, RefusedFreesChangeNothing) {
 }
 
 TEST(WindowAllocatorDeathTest, MisuseOfThePairsNamesTheSlotOrPage) {
-  const auto allocator = make(16, 8, 4);
+  const auto allocator = make_window(16, 8, 4);
   const Slots held = alloc(*allocator, 8);
   Slots out(1);
   EXPECT_DEATH(allocator->translate(held, out), "translate of 8 slots into 1");
@@ -393,4 +355,4 @@ TEST(WindowAllocatorDeathTest, MisuseOfThePairsNamesTheSlotOrPage) {
 }
 
 }  // namespace
-}  // namespace pando
+}  // namespace pando::testing

@@ -107,7 +107,7 @@ CacheModel::KeyData CacheModel::make_key(Bits& bits) const {
   key.ns = kNamespaces[bits.chance(4) ? 1 + bits.below(2) : 0];
   const std::size_t num_pages = bits.below(8);
   for (std::size_t i = 0; i < num_pages; ++i) {
-    const std::uint64_t variant = bits.below(4);
+    const std::uint64_t variant = bits.below(6) % 4;  // some more often: keys share longer prefixes
     for (std::size_t j = 0; j < config_.page_size; ++j)
       key.tokens.push_back(page_token(variant, j, config_.page_size));
   }

@@ -32,7 +32,7 @@ struct ModelConfig {
   std::optional<std::size_t> window = {};  // tokens
   std::size_t num_window_pages = 16;
   std::optional<StateOptions> state = {};
-  std::size_t num_states = 6;
+  std::size_t num_states = 12;
 };
 
 /// What the cache did differs from what it should have done.

@@ -93,7 +93,8 @@ void CacheModel::do_lock(const SavedMatch& saved) {
   Result<Lease> lease = cache_->lock(saved.match);
   require(lease.ok() != stale, "lock of a {} match", stale ? "stale" : "good");
   if (stale) return;
-  HeldLease& held = leases_.emplace_back(std::move(*lease), saved.path, saved.partial);
+  leases_.push_back({std::move(*lease), saved.path, saved.partial});
+  HeldLease& held = leases_.back();
   hold_path(held.path);
   hold_partial(held.partial, num_pages);
 }
