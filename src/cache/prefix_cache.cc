@@ -1,37 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of PrefixCache on keys: match, probe, lock, evict, and what it tells of itself. Each
-// first looks (RadixIndex::descend), then refuses what is wrong, then changes. insert is in
-// insert.cc.
+// The calls of PrefixCache on keys: match, probe, evict, and what it tells of itself. Each first
+// looks (RadixIndex::descend), then refuses what is wrong, then changes. It is made in create.cc;
+// lock is in leases.cc, insert in insert.cc.
 #include "pando/cache.h"
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
-#include <random>
 
 #include "base/bulk.h"
 #include "base/check.h"
 #include "cache/prefix_cache_impl.h"
 
 namespace pando {
-namespace {
-
-std::uint32_t next_cache_id() {
-  static std::atomic<std::uint32_t> last{0};
-  return ++last;
-}
-
-std::uint64_t random_seed() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
-
-Result<std::unique_ptr<EvictionPolicy>> policy_or_lru(std::unique_ptr<EvictionPolicy> policy) {
-  if (policy) return policy;
-  return make_policy("lru");
-}
-
-}  // namespace
 
 std::string_view to_string(MatchEnd end) {
   switch (end) {
@@ -51,125 +30,6 @@ std::string_view to_string(MatchEnd end) {
       return "disabled";
   }
   return "unknown";
-}
-
-// ---- Making ------------------------------------------------------------------------------------
-
-Status CacheOptions::validate() const {
-  if (!std::has_single_bit(page_size) || page_size > (std::size_t{1} << 20))
-    return make_error(ErrorCode::invalid_argument,
-                      "page size {} is not a power of two in [1, 2^20]", page_size);
-  if (window && *window < page_size)
-    return make_error(ErrorCode::invalid_argument,
-                      "a window of {} tokens does not cover a page of {}", *window, page_size);
-  if (state && state->max_per_path == 0)
-    return make_error(ErrorCode::invalid_argument,
-                      "state.max_per_path is 0: nothing could be matched; expected 1 at least");
-  return {};
-}
-
-namespace {
-
-std::size_t pages_for(std::size_t tokens, std::size_t page_size) {
-  return tokens / page_size + (tokens % page_size != 0 ? 1 : 0);
-}
-
-RadixIndex::Options index_options(const CacheOptions& o) {
-  RadixIndex::Options options{.page_size = o.page_size,
-                              .bigram = o.bigram,
-                              .hashes = o.events,
-                              .hash_seed = o.hash_seed.value_or(random_seed()),
-                              .state = o.state.has_value()};
-  if (o.window) options.window_pages = pages_for(*o.window, o.page_size);
-  if (o.state) {
-    options.snapshot_interval_pages = pages_for(o.state->snapshot_interval, o.page_size);
-    options.max_snapshots_per_path = o.state->max_per_path;
-  }
-  return options;
-}
-
-}  // namespace
-
-PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<EvictionPolicy> policy,
-                        StateAllocator* state_pool)
-    : options(o),
-      cache_id(next_cache_id()),
-      index(index_options(o), std::move(policy)),
-      ledger(std::move(l)),
-      states(state_pool) {
-  if (!o.events) return;
-  events.emplace(o.page_size, o.bigram ? 1 : 0);
-  index.on_removed = [this](const Node& node, std::uint32_t first, std::uint32_t n) {
-    events->removed(Medium::device, {index.hashes(node) + first, n});
-  };
-}
-
-PrefixCache::PrefixCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-
-PrefixCache::~PrefixCache() {
-  PANDO_CHECK(impl_->num_locks == 0, "PrefixCache destroyed while {} leases are held",
-              impl_->num_locks);
-  impl_->index.on_removed = nullptr;
-  impl_->evict({.pages = SIZE_MAX});
-}
-
-Result<std::unique_ptr<PrefixCache>> PrefixCache::Impl::make(const CacheOptions& options,
-                                                             SlotLedger ledger,
-                                                             std::unique_ptr<EvictionPolicy> policy,
-                                                             StateAllocator* states) {
-  if (options.page_size != ledger.page_size())
-    return make_error(ErrorCode::invalid_argument,
-                      "cache page size {} differs from the allocator's {}", options.page_size,
-                      ledger.page_size());
-  if (options.state.has_value() != (states != nullptr))
-    return make_error(ErrorCode::invalid_argument,
-                      "a state component and a pool for its snapshots come together; only the {} "
-                      "is given",
-                      options.state ? "option" : "pool");
-  auto impl =
-      std::make_unique<Impl>(options, std::move(ledger), *policy_or_lru(std::move(policy)), states);
-  return std::unique_ptr<PrefixCache>(new PrefixCache(std::move(impl)));
-}
-
-Result<std::unique_ptr<PrefixCache>> PrefixCache::create(const CacheOptions& options,
-                                                         PagedAllocator& allocator,
-                                                         std::unique_ptr<EvictionPolicy> policy,
-                                                         StateAllocator* states) {
-  if (Status s = options.validate(); !s) return s.error();
-  if (options.window)
-    return make_error(ErrorCode::invalid_argument,
-                      "a window of {} tokens needs a WindowAllocator: this allocator's slots have "
-                      "no window side",
-                      *options.window);
-  return Impl::make(options, SlotLedger(allocator), std::move(policy), states);
-}
-
-Result<std::unique_ptr<PrefixCache>> PrefixCache::create(const CacheOptions& options,
-                                                         WindowAllocator& allocator,
-                                                         std::unique_ptr<EvictionPolicy> policy,
-                                                         StateAllocator* states) {
-  if (Status s = options.validate(); !s) return s.error();
-  if (!options.window)
-    return make_error(ErrorCode::invalid_argument,
-                      "over a WindowAllocator, the options must say how long the window is");
-  return Impl::make(options, SlotLedger(allocator), std::move(policy), states);
-}
-
-Result<std::unique_ptr<PrefixCache>> PrefixCache::create(const CacheOptions& options,
-                                                         EngineSlots slots,
-                                                         std::unique_ptr<EvictionPolicy> policy,
-                                                         StateAllocator* states) {
-  if (Status s = options.validate(); !s) return s.error();
-  if (!slots.free) return make_error(ErrorCode::invalid_argument, "EngineSlots::free is empty");
-  if (options.window && (!slots.free_window || !slots.move_window))
-    return make_error(ErrorCode::invalid_argument,
-                      "with a window, EngineSlots needs free_window and move_window");
-  if (slots.max_slots < 2 * options.page_size || slots.max_slots / options.page_size > UINT32_MAX)
-    return make_error(ErrorCode::invalid_argument,
-                      "max_slots {} gives no page beside the padding page, or more than 2^32",
-                      slots.max_slots);
-  return Impl::make(options, SlotLedger(std::move(slots), options.page_size), std::move(policy),
-                    states);
 }
 
 // ---- Looking -----------------------------------------------------------------------------------
@@ -240,132 +100,6 @@ void PrefixCache::probe(std::span<const Key> keys, std::span<std::size_t> length
   PANDO_CHECK(lengths.size() == keys.size(), "probe: {} keys, room for {} lengths", keys.size(),
               lengths.size());
   for (std::size_t i = 0; i < keys.size(); ++i) lengths[i] = probe(keys[i]);
-}
-
-// ---- Holding -----------------------------------------------------------------------------------
-
-Lease::Lease(Lease&& other) noexcept
-    : cache_(other.cache_),
-      path_(std::exchange(other.path_, {})),
-      partial_(std::exchange(other.partial_, {})) {}
-
-Lease& Lease::operator=(Lease&& other) noexcept {
-  if (this != &other) {
-    release();
-    cache_ = other.cache_;
-    path_ = std::exchange(other.path_, {});
-    partial_ = std::exchange(other.partial_, {});
-  }
-  return *this;
-}
-
-void Lease::release() {
-  Hold* const holds[] = {&partial_, &path_};
-  if (*this) cache_->unlock(holds);
-}
-
-void Lease::release_partial() {
-  Hold* const holds[] = {&partial_};
-  if (partial_.node) cache_->unlock(holds);
-}
-
-Status Lease::release_window() {
-  if (!path_.window_from)
-    return make_error(ErrorCode::invalid_argument,
-                      "release_window: this lease holds no window, or has released it already");
-  cache_->impl_->release_hold_window(path_);
-  return {};
-}
-
-Status Lease::release_snapshot() {
-  if (!path_.snapshot)
-    return make_error(ErrorCode::invalid_argument,
-                      "release_snapshot: this lease holds no snapshot, or has released it already");
-  cache_->impl_->release_hold_snapshot(path_);
-  return {};
-}
-
-// As much of the window as there is: lock() has made sure that it is all, or the caller knows.
-Lease::Hold PrefixCache::Impl::hold_path(NodeIndex node) {
-  Lease::Hold hold{.node = index.id(node)};
-  index.lock(node);
-  ++num_locks;
-  if (options.window) hold.window_from = index.lock_window(node);
-  if (index.has_snapshot(node)) {
-    index.lock_state(node);
-    ++num_snapshot_locks;
-    hold.snapshot = true;
-  }
-  return hold;
-}
-
-// Its rows are in the page `page` of the path to the node. No snapshot: a state cannot be entered
-// inside a page.
-Lease::Hold PrefixCache::Impl::hold_partial(NodeIndex node, std::uint32_t page) {
-  Lease::Hold hold{.node = index.id(node)};
-  index.lock(node);
-  ++num_locks;
-  if (options.window) {
-    index.lock_window(node, page);
-    hold.window_from = page;
-  }
-  return hold;
-}
-
-void PrefixCache::Impl::release_hold_window(Lease::Hold& hold) {
-  if (!hold.window_from) return;
-  index.unlock_window(index.resolve(hold.node), *hold.window_from);
-  hold.window_from.reset();
-}
-
-void PrefixCache::Impl::release_hold_snapshot(Lease::Hold& hold) {
-  if (!hold.snapshot) return;
-  index.unlock_state(index.resolve(hold.node));
-  --num_snapshot_locks;
-  hold.snapshot = false;
-}
-
-void PrefixCache::Impl::release_hold(Lease::Hold& hold) {
-  const NodeIndex node = index.resolve(hold.node);
-  PANDO_CHECK(node != kNoNode, "lease on node {}, which has gone", hold.node.index);
-  release_hold_window(hold);
-  release_hold_snapshot(hold);
-  index.unlock(node, released);
-  hold = {};
-  --num_locks;
-}
-
-void PrefixCache::unlock(std::span<Lease::Hold* const> holds) {
-  for (Lease::Hold* hold : holds) {
-    if (hold->node) impl_->release_hold(*hold);
-  }
-  impl_->give_back();
-  impl_->ledger.flush();
-}
-
-Result<Lease> PrefixCache::lock(const Match& match) {
-  const RadixIndex& index = impl_->index;
-  if (match.cache != impl_->cache_id)
-    return make_error(ErrorCode::stale_handle, "lock: the match is from another cache");
-  const NodeIndex node = index.resolve(match.node);
-  const NodeIndex partial = index.resolve(match.partial_node);
-  for (const auto& [id, resolved] : {std::pair{match.node, node}, {match.partial_node, partial}}) {
-    if (id && resolved == kNoNode)
-      return make_error(ErrorCode::stale_handle,
-                        "lock: node {} of this match has been evicted since; match again",
-                        id.index);
-  }
-  const auto page = static_cast<std::uint32_t>(match.length / index.page_size());
-  if ((node != kNoNode && !index.is_valid_end(node)) ||
-      (partial != kNoNode && !index.has_window(partial, page)))
-    return make_error(ErrorCode::stale_handle,
-                      "lock: the window or snapshot of this match has been evicted since; match "
-                      "again");
-  Lease lease;
-  lease.cache_ = this;
-  if (node != kNoNode) lease.path_ = impl_->hold_path(node);
-  if (partial != kNoNode) lease.partial_ = impl_->hold_partial(partial, page);
-  return lease;
 }
 
 // ---- Evicting ----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PrefixCache is made of: the index decides, the ledgers return slots, the log records. The
-// public calls are in prefix_cache.cc and insert.cc, those on whole requests in requests.cc.
+// What PrefixCache is made of: the index decides, the ledgers return slots, the log records. It is
+// made in create.cc; the calls on keys are in prefix_cache.cc, leases.cc and insert.cc, those on
+// whole requests in requests.cc.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,11 @@ namespace pando {
 /// An error that names the first negative one of tokens[from, to), if there is one.
 Status refuse_negative(std::span<const Token> tokens, std::size_t from, std::size_t to,
                        const char* caller);
+
+/// Whole pages that hold so many tokens.
+constexpr std::size_t pages_for(std::size_t tokens, std::size_t page_size) {
+  return tokens / page_size + (tokens % page_size != 0 ? 1 : 0);
+}
 
 struct PrefixCache::Impl {
   Impl(const CacheOptions& options, SlotLedger ledger, std::unique_ptr<EvictionPolicy> policy,

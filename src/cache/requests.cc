@@ -126,8 +126,8 @@ void PrefixCache::Impl::copy_tree_slots(NodeIndex node, std::size_t from, std::s
 }
 
 // The whole pages of the key may be less than what the request got from the tree: k matched pages
-// of a bigram key took one token more than has been computed yet. And there is nothing to give where
-// a component would be missing at the end.
+// of a bigram key took one token more than has been computed yet. And there is nothing to give
+// where a component would be missing at the end.
 Result<std::optional<Key>> PrefixCache::Impl::insertable(const Request& request) const {
   Key key = request.key;
   if (options.disabled) return std::optional<Key>{};
@@ -209,8 +209,8 @@ Status PrefixCache::finish(Request& request, bool insert) {
 
 // ---- Windows of running requests ---------------------------------------------------------------
 
-// The token to come sees the last `window` tokens. A match of the last whole page, or of the snapshot
-// that is to be kept, will want as much before it; without a tree nobody will.
+// The token to come sees the last `window` tokens. A match of the last whole page, or of the
+// snapshot that is to be kept, will want as much before it; without a tree nobody will.
 std::size_t PrefixCache::Impl::release_window(Request& request, std::size_t num_tokens) {
   const std::size_t page_size = index.page_size();
   const std::size_t unit_less = options.bigram && num_tokens > 0 ? 1 : 0;

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making a PrefixCache: options and allocators that do not fit together are refused here.
+#include <atomic>
+#include <bit>
+#include <random>
+
+#include "base/check.h"
+#include "cache/prefix_cache_impl.h"
+#include "pando/cache.h"
+
+namespace pando {
+namespace {
+
+std::uint32_t next_cache_id() {
+  static std::atomic<std::uint32_t> last{0};
+  return ++last;
+}
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+Result<std::unique_ptr<EvictionPolicy>> policy_or_lru(std::unique_ptr<EvictionPolicy> policy) {
+  if (policy) return policy;
+  return make_policy("lru");
+}
+
+RadixIndex::Options index_options(const CacheOptions& o) {
+  RadixIndex::Options options{.page_size = o.page_size,
+                              .bigram = o.bigram,
+                              .hashes = o.events,
+                              .hash_seed = o.hash_seed.value_or(random_seed()),
+                              .state = o.state.has_value()};
+  if (o.window) options.window_pages = pages_for(*o.window, o.page_size);
+  if (o.state) {
+    options.snapshot_interval_pages = pages_for(o.state->snapshot_interval, o.page_size);
+    options.max_snapshots_per_path = o.state->max_per_path;
+  }
+  return options;
+}
+
+}  // namespace
+
+Status CacheOptions::validate() const {
+  if (!std::has_single_bit(page_size) || page_size > (std::size_t{1} << 20))
+    return make_error(ErrorCode::invalid_argument,
+                      "page size {} is not a power of two in [1, 2^20]", page_size);
+  if (window && *window < page_size)
+    return make_error(ErrorCode::invalid_argument,
+                      "a window of {} tokens does not cover a page of {}", *window, page_size);
+  if (state && state->max_per_path == 0)
+    return make_error(ErrorCode::invalid_argument,
+                      "state.max_per_path is 0: nothing could be matched; expected 1 at least");
+  return {};
+}
+
+PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<EvictionPolicy> policy,
+                        StateAllocator* state_pool)
+    : options(o),
+      cache_id(next_cache_id()),
+      index(index_options(o), std::move(policy)),
+      ledger(std::move(l)),
+      states(state_pool) {
+  if (!o.events) return;
+  events.emplace(o.page_size, o.bigram ? 1 : 0);
+  index.on_removed = [this](const Node& node, std::uint32_t first, std::uint32_t n) {
+    events->removed(Medium::device, {index.hashes(node) + first, n});
+  };
+}
+
+PrefixCache::PrefixCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+PrefixCache::~PrefixCache() {
+  PANDO_CHECK(impl_->num_locks == 0, "PrefixCache destroyed while {} leases are held",
+              impl_->num_locks);
+  impl_->index.on_removed = nullptr;
+  impl_->evict({.pages = SIZE_MAX});
+}
+
+Result<std::unique_ptr<PrefixCache>> PrefixCache::Impl::make(const CacheOptions& options,
+                                                             SlotLedger ledger,
+                                                             std::unique_ptr<EvictionPolicy> policy,
+                                                             StateAllocator* states) {
+  if (options.page_size != ledger.page_size())
+    return make_error(ErrorCode::invalid_argument,
+                      "cache page size {} differs from the allocator's {}", options.page_size,
+                      ledger.page_size());
+  if (options.state.has_value() != (states != nullptr))
+    return make_error(ErrorCode::invalid_argument,
+                      "a state component and a pool for its snapshots come together; only the {} "
+                      "is given",
+                      options.state ? "option" : "pool");
+  auto impl =
+      std::make_unique<Impl>(options, std::move(ledger), *policy_or_lru(std::move(policy)), states);
+  return std::unique_ptr<PrefixCache>(new PrefixCache(std::move(impl)));
+}
+
+Result<std::unique_ptr<PrefixCache>> PrefixCache::create(const CacheOptions& options,
+                                                         PagedAllocator& allocator,
+                                                         std::unique_ptr<EvictionPolicy> policy,
+                                                         StateAllocator* states) {
+  if (Status s = options.validate(); !s) return s.error();
+  if (options.window)
+    return make_error(ErrorCode::invalid_argument,
+                      "a window of {} tokens needs a WindowAllocator: this allocator's slots have "
+                      "no window side",
+                      *options.window);
+  return Impl::make(options, SlotLedger(allocator), std::move(policy), states);
+}
+
+Result<std::unique_ptr<PrefixCache>> PrefixCache::create(const CacheOptions& options,
+                                                         WindowAllocator& allocator,
+                                                         std::unique_ptr<EvictionPolicy> policy,
+                                                         StateAllocator* states) {
+  if (Status s = options.validate(); !s) return s.error();
+  if (!options.window)
+    return make_error(ErrorCode::invalid_argument,
+                      "over a WindowAllocator, the options must say how long the window is");
+  return Impl::make(options, SlotLedger(allocator), std::move(policy), states);
+}
+
+Result<std::unique_ptr<PrefixCache>> PrefixCache::create(const CacheOptions& options,
+                                                         EngineSlots slots,
+                                                         std::unique_ptr<EvictionPolicy> policy,
+                                                         StateAllocator* states) {
+  if (Status s = options.validate(); !s) return s.error();
+  if (!slots.free) return make_error(ErrorCode::invalid_argument, "EngineSlots::free is empty");
+  if (options.window && (!slots.free_window || !slots.move_window))
+    return make_error(ErrorCode::invalid_argument,
+                      "with a window, EngineSlots needs free_window and move_window");
+  if (slots.max_slots < 2 * options.page_size || slots.max_slots / options.page_size > UINT32_MAX)
+    return make_error(ErrorCode::invalid_argument,
+                      "max_slots {} gives no page beside the padding page, or more than 2^32",
+                      slots.max_slots);
+  return Impl::make(options, SlotLedger(std::move(slots), options.page_size), std::move(policy),
+                    states);
+}
+
+}  // namespace pando

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a lease holds and how it lets go: the path, of the window what the next token sees, the
+// snapshot; and of a partly matched page its path and its window.
+#include <utility>
+
+#include "base/check.h"
+#include "cache/prefix_cache_impl.h"
+#include "pando/cache.h"
+
+namespace pando {
+
+Lease::Lease(Lease&& other) noexcept
+    : cache_(other.cache_),
+      path_(std::exchange(other.path_, {})),
+      partial_(std::exchange(other.partial_, {})) {}
+
+Lease& Lease::operator=(Lease&& other) noexcept {
+  if (this != &other) {
+    release();
+    cache_ = other.cache_;
+    path_ = std::exchange(other.path_, {});
+    partial_ = std::exchange(other.partial_, {});
+  }
+  return *this;
+}
+
+void Lease::release() {
+  Hold* const holds[] = {&partial_, &path_};
+  if (*this) cache_->unlock(holds);
+}
+
+void Lease::release_partial() {
+  Hold* const holds[] = {&partial_};
+  if (partial_.node) cache_->unlock(holds);
+}
+
+Status Lease::release_window() {
+  if (!path_.window_from)
+    return make_error(ErrorCode::invalid_argument,
+                      "release_window: this lease holds no window, or has released it already");
+  cache_->impl_->release_hold_window(path_);
+  return {};
+}
+
+Status Lease::release_snapshot() {
+  if (!path_.snapshot)
+    return make_error(ErrorCode::invalid_argument,
+                      "release_snapshot: this lease holds no snapshot, or has released it already");
+  cache_->impl_->release_hold_snapshot(path_);
+  return {};
+}
+
+// As much of the window as there is: lock() has made sure that it is all, or the caller knows.
+Lease::Hold PrefixCache::Impl::hold_path(NodeIndex node) {
+  Lease::Hold hold{.node = index.id(node)};
+  index.lock(node);
+  ++num_locks;
+  if (options.window) hold.window_from = index.lock_window(node);
+  if (index.has_snapshot(node)) {
+    index.lock_state(node);
+    ++num_snapshot_locks;
+    hold.snapshot = true;
+  }
+  return hold;
+}
+
+// Its rows are in the page `page` of the path to the node. No snapshot: a state cannot be entered
+// inside a page.
+Lease::Hold PrefixCache::Impl::hold_partial(NodeIndex node, std::uint32_t page) {
+  Lease::Hold hold{.node = index.id(node)};
+  index.lock(node);
+  ++num_locks;
+  if (options.window) {
+    index.lock_window(node, page);
+    hold.window_from = page;
+  }
+  return hold;
+}
+
+void PrefixCache::Impl::release_hold_window(Lease::Hold& hold) {
+  if (!hold.window_from) return;
+  index.unlock_window(index.resolve(hold.node), *hold.window_from);
+  hold.window_from.reset();
+}
+
+void PrefixCache::Impl::release_hold_snapshot(Lease::Hold& hold) {
+  if (!hold.snapshot) return;
+  index.unlock_state(index.resolve(hold.node));
+  --num_snapshot_locks;
+  hold.snapshot = false;
+}
+
+void PrefixCache::Impl::release_hold(Lease::Hold& hold) {
+  const NodeIndex node = index.resolve(hold.node);
+  PANDO_CHECK(node != kNoNode, "lease on node {}, which has gone", hold.node.index);
+  release_hold_window(hold);
+  release_hold_snapshot(hold);
+  index.unlock(node, released);
+  hold = {};
+  --num_locks;
+}
+
+void PrefixCache::unlock(std::span<Lease::Hold* const> holds) {
+  for (Lease::Hold* hold : holds) {
+    if (hold->node) impl_->release_hold(*hold);
+  }
+  impl_->give_back();
+  impl_->ledger.flush();
+}
+
+Result<Lease> PrefixCache::lock(const Match& match) {
+  const RadixIndex& index = impl_->index;
+  if (match.cache != impl_->cache_id)
+    return make_error(ErrorCode::stale_handle, "lock: the match is from another cache");
+  const NodeIndex node = index.resolve(match.node);
+  const NodeIndex partial = index.resolve(match.partial_node);
+  for (const auto& [id, resolved] : {std::pair{match.node, node}, {match.partial_node, partial}}) {
+    if (id && resolved == kNoNode)
+      return make_error(ErrorCode::stale_handle,
+                        "lock: node {} of this match has been evicted since; match again",
+                        id.index);
+  }
+  const auto page = static_cast<std::uint32_t>(match.length / index.page_size());
+  if ((node != kNoNode && !index.is_valid_end(node)) ||
+      (partial != kNoNode && !index.has_window(partial, page)))
+    return make_error(ErrorCode::stale_handle,
+                      "lock: the window or snapshot of this match has been evicted since; match "
+                      "again");
+  Lease lease;
+  lease.cache_ = this;
+  if (node != kNoNode) lease.path_ = impl_->hold_path(node);
+  if (partial != kNoNode) lease.partial_ = impl_->hold_partial(partial, page);
+  return lease;
+}
+
+}  // namespace pando
