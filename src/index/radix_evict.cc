@@ -52,8 +52,8 @@ std::uint32_t RadixIndex::lock_window(NodeIndex end) {
   return from;
 }
 
-// A node lies wholly on one side of where a hold begins: that is where a node began, and splits only
-// add such places.
+// A node lies wholly on one side of where a hold begins: that is where a node began, and splits
+// only add such places.
 void RadixIndex::lock_window(NodeIndex end, std::uint32_t from_page) {
   for (NodeIndex i = end; nodes_[i].end_pages > from_page; i = nodes_[i].parent)
     window_->lock(i, nodes_[i]);
