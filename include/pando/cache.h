@@ -163,8 +163,9 @@ struct Request {
 
   /// Window component: own slots before this have given back their window side (release_window).
   std::size_t window_released = 0;
-  /// State component: the state after `snapshot_length` tokens (whole pages). Set both before
-  /// checkpoint or finish, which give it to the tree, and what is cached ends there.
+  /// State component: the state after `snapshot_length` tokens (whole pages), for checkpoint or
+  /// finish to give to the tree: what is cached ends there. Set both when it is taken, so that
+  /// release_window spares the window before it.
   StateSlot snapshot = {};
   std::size_t snapshot_length = 0;
 };

@@ -65,7 +65,7 @@ struct PrefixCache::Impl {
   void release_hold(Lease::Hold& hold);
 
   /// What of the request may go to the tree now; nothing if that is less than it got from there.
-  Result<std::optional<Key>> insertable(const Request& request) const;
+  Result<std::optional<Key>> insertable(const Request& request, const char* caller) const;
   InsertOptions insert_options(const Request& request, bool chunked) const;
   std::size_t release_window(Request& request, std::size_t num_tokens);
   /// Overwrites slots of the request with the tree's own: pages [from, to) of the path to `node`.

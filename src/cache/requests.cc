@@ -128,7 +128,8 @@ void PrefixCache::Impl::copy_tree_slots(NodeIndex node, std::size_t from, std::s
 // The whole pages of the key may be less than what the request got from the tree: k matched pages
 // of a bigram key took one token more than has been computed yet. And there is nothing to give
 // where a component would be missing at the end.
-Result<std::optional<Key>> PrefixCache::Impl::insertable(const Request& request) const {
+Result<std::optional<Key>> PrefixCache::Impl::insertable(const Request& request,
+                                                         const char* caller) const {
   Key key = request.key;
   if (options.disabled) return std::optional<Key>{};
   if (options.state) {
@@ -136,9 +137,9 @@ Result<std::optional<Key>> PrefixCache::Impl::insertable(const Request& request)
     if (request.snapshot_length % index.page_size() != 0 ||
         request.snapshot_length > index.num_units(key))
       return make_error(ErrorCode::invalid_argument,
-                        "the snapshot is of the state after {} tokens; expected a multiple of the "
-                        "page size {}, at most {}",
-                        request.snapshot_length, index.page_size(), index.num_units(key));
+                        "{}: the snapshot is of the state after {} tokens; expected a multiple of "
+                        "the page size {}, at most {}",
+                        caller, request.snapshot_length, index.page_size(), index.num_units(key));
     key.tokens = key.tokens.first(request.snapshot_length + (options.bigram ? 1 : 0));
   }
   const std::size_t length = index.num_pages(key) * index.page_size();
@@ -159,7 +160,7 @@ InsertOptions PrefixCache::Impl::insert_options(const Request& request, bool chu
 
 Status PrefixCache::checkpoint(Request& request, bool chunked) {
   if (Status s = validate(request, "checkpoint"); !s) return s;
-  const Result<std::optional<Key>> key = impl_->insertable(request);
+  const Result<std::optional<Key>> key = impl_->insertable(request, "checkpoint");
   if (!key) return key.error();
   if (!*key) return {};
   const InsertOptions options = impl_->insert_options(request, chunked);
@@ -186,7 +187,7 @@ Status PrefixCache::finish(Request& request, bool insert) {
     if (Status s = impl_->states.refuse_foreign(request.snapshot); !s) return s;
   }
   std::size_t kept = request.cached_length;
-  const Result<std::optional<Key>> key = impl_->insertable(request);
+  const Result<std::optional<Key>> key = impl_->insertable(request, "finish");
   if (insert && !key) return key.error();
   if (insert && *key) {
     const InsertOptions options = impl_->insert_options(request, /*chunked=*/false);

@@ -244,13 +244,12 @@ void RadixIndex::bury_head(NodeIndex leaf, std::uint32_t pages) {
   window_->drop(head, nodes_[head]);
 }
 
-NodeIndex RadixIndex::revive(NodeIndex index, std::uint32_t first,
-                             std::span<const std::uint32_t> pages) {
+void RadixIndex::revive(NodeIndex index, std::uint32_t first,
+                        std::span<const std::uint32_t> pages) {
   if (first > 0) split(index, first);
   Node& node = nodes_[index];
   std::copy(pages.begin(), pages.end(), node.pages);
   window_->add(index, node);
-  return index;
 }
 
 void RadixIndex::add_snapshot(NodeIndex node, StateSlot slot) {

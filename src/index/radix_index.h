@@ -97,8 +97,8 @@ class RadixIndex {
   /// Splits off the first `pages` of a new leaf, if any, as a node without a window.
   void bury_head(NodeIndex leaf, std::uint32_t pages);
   /// `node` has lost its window; from its page `first` on it is whole again, with the pages given
-  /// unless there are none. Splits off what stays without. Returns the revived node.
-  NodeIndex revive(NodeIndex node, std::uint32_t first, std::span<const std::uint32_t> pages);
+  /// unless there are none. Splits off what stays without.
+  void revive(NodeIndex node, std::uint32_t first, std::span<const std::uint32_t> pages);
 
   /// Hangs pages below `parent`: tokens has pages.size() * page_size (bigram: one more).
   NodeIndex add_leaf(NodeIndex parent, const Token* tokens, std::span<const std::uint32_t> pages);

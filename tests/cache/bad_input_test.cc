@@ -373,8 +373,8 @@ TEST(BadComponents, ASnapshotOfNoWholePageIsRefused) {
   r.request.snapshot = cache.take_state();
   for (const std::size_t length : {17, 48}) {
     r.request.snapshot_length = length;
-    EXPECT_TRUE(fails(cache->checkpoint(r.request), kInvalid, "multiple of the page size 16"));
-    EXPECT_TRUE(fails(cache->finish(r.request), kInvalid, "multiple of the page size 16"));
+    EXPECT_TRUE(fails(cache->checkpoint(r.request), kInvalid, "checkpoint: the snapshot"));
+    EXPECT_TRUE(fails(cache->finish(r.request), kInvalid, "at most 40"));
   }
   r.request.snapshot_length = 32;
   cache->finish(r.request).value();
