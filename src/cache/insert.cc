@@ -142,6 +142,7 @@ Status PrefixCache::Impl::plan_new(const Plan& plan, std::span<const SlotId> slo
                         (begin + first) * page_size, with_window);
   };
   if (Status s = claim(buried, new_pages.size() - buried, options.window.has_value()); !s) return s;
+  if (buried == 0) return {};
   Status status = claim(0, buried, false);
   if (status.ok()) return status;
   for (std::size_t i = buried; i < new_pages.size(); ++i) ledger.unclaim(PageId{new_pages[i]});

@@ -154,7 +154,7 @@ std::string PrefixCache::dump() const { return impl_->index.dump(); }
 
 std::size_t PrefixCache::memory_bytes() const {
   return sizeof(Impl) - sizeof(RadixIndex) + impl_->index.memory_bytes() +
-         impl_->ledger.memory_bytes();
+         impl_->ledger.memory_bytes() + impl_->states.memory_bytes();
 }
 
 std::vector<SlotId> PrefixCache::all_slots() const {

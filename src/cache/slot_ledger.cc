@@ -77,14 +77,16 @@ void SlotLedger::release(std::span<const PageId> pages) {
   pages_.insert(pages_.end(), pages.begin(), pages.end());
 }
 
+void SlotLedger::check_not_the_trees(SlotId slot, const char* call) const {
+  const auto index = static_cast<std::uint64_t>(index_of(slot));
+  PANDO_CHECK(index >= page_size_ && index < end_slot_, "{} of slot {}: outside [{}, {})", call,
+              index_of(slot), page_size_, end_slot_);
+  PANDO_CHECK(!is_claimed(PageId{static_cast<std::uint32_t>(index / page_size_)}),
+              "{} of slot {}: it is the tree's", call, index_of(slot));
+}
+
 void SlotLedger::release(std::span<const SlotId> slots) {
-  for (const SlotId slot : slots) {
-    const auto index = static_cast<std::uint64_t>(index_of(slot));
-    PANDO_CHECK(index >= page_size_ && index < end_slot_, "free of slot {}: outside [{}, {})",
-                index_of(slot), page_size_, end_slot_);
-    PANDO_CHECK(!is_claimed(PageId{static_cast<std::uint32_t>(index / page_size_)}),
-                "free of slot {}: it is the tree's", index_of(slot));
-  }
+  for (const SlotId slot : slots) check_not_the_trees(slot, "free");
   slots_.insert(slots_.end(), slots.begin(), slots.end());
 }
 
@@ -93,6 +95,8 @@ void SlotLedger::release_window(std::span<const PageId> pages) {
 }
 
 void SlotLedger::release_window(std::span<const SlotId> slots) {
+  for (std::size_t i = 0; i < slots.size(); i += page_size_)
+    check_not_the_trees(slots[i], "release_window");
   window_slots_.insert(window_slots_.end(), slots.begin(), slots.end());
 }
 

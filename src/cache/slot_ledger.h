@@ -50,7 +50,8 @@ class SlotLedger {
   void release(std::span<const PageId> pages);
   /// Takes slots straight from a request. Those of the tree, or out of range, stop at a check.
   void release(std::span<const SlotId> slots);
-  /// Takes the window side alone, of the tree's pages or of a request's.
+  /// Takes the window side alone, of the tree's pages, or of whole pages of a request: those of the
+  /// tree, or out of range, stop at a check.
   void release_window(std::span<const PageId> pages);
   void release_window(std::span<const SlotId> slots);
   /// The window side of page `from` is page `to`'s.
@@ -66,6 +67,7 @@ class SlotLedger {
   std::uint64_t& word(PageId page) { return claimed_[index_of(page) / 64]; }
   const std::uint64_t& word(PageId page) const { return claimed_[index_of(page) / 64]; }
   Status refuse(const SlotId* slots, std::size_t position, const char* why) const;
+  void check_not_the_trees(SlotId slot, const char* call) const;
   void append_slots(std::span<const PageId> pages, std::vector<SlotId>& to) const;
   void flush_to_engine();
   static std::uint64_t bit(PageId page) { return std::uint64_t{1} << index_of(page) % 64; }

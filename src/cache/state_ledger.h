@@ -5,6 +5,7 @@
 // Invariant: a slot's bit is set exactly while a node has it as its snapshot.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -30,6 +31,7 @@ class StateLedger {
 
   /// Whether exactly these slots are claimed, and all are handed out.
   Status check(std::span<const StateSlot> slots) const;
+  std::size_t memory_bytes() const { return claimed_.capacity() / 8; }
 
  private:
   StateAllocator* pool_;

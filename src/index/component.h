@@ -49,7 +49,7 @@ class Component {
   void copy(NodeIndex upper, NodeIndex lower);
   /// Leaves the order, to come back by place(): the node's length or place on the path changes.
   void leave(NodeIndex i, const Node& node);
-  /// `pages` at the end of node i go, and what they weighed.
+  /// So many pages at the end of a node that has it go, and what they weighed.
   void trim(std::uint32_t pages) { evictable_ -= pages; }
 
   void lock(NodeIndex i, const Node& node);

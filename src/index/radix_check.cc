@@ -140,8 +140,7 @@ Status RadixIndex::check_node(NodeIndex index, std::size_t* own_locks) const {
   if (node.end_pages != nodes_[node.parent].end_pages + node.num_pages)
     return broken("node {} ends at page {}, its parent at {}", index, node.end_pages,
                   nodes_[node.parent].end_pages);
-  if (node.is_candidate() && is_bare(index))
-    return broken("leaf {} is a tombstone that nobody holds", index);
+  if (is_bare_leaf(index)) return broken("leaf {} is a tombstone that nobody holds", index);
   if (node.hash != hash_page(node.parent, node.tokens))
     return broken("node {} hash is stale", index);
   if (node.locks < locked_children) return broken("node {} has fewer locks than children", index);

@@ -36,7 +36,7 @@ void RadixIndex::unlock(NodeIndex index, Released& out) {
     enter_order(i);
   }
   Evicted ignored;
-  if (nodes_[index].is_candidate() && is_bare(index)) drop_leaf(index, out, ignored);
+  if (is_bare_leaf(index)) drop_leaf(index, out, ignored);
 }
 
 std::uint32_t RadixIndex::lock_window(NodeIndex end) {
@@ -110,8 +110,8 @@ void RadixIndex::place_path(NodeIndex end) {
   for (NodeIndex i = end; !nodes_[i].is_root(); i = nodes_[i].parent) place_components(i);
 }
 
-bool RadixIndex::is_bare(NodeIndex node) const {
-  return !has_window(node) || (state_ && !state_->has(node));
+bool RadixIndex::is_bare_leaf(NodeIndex index) const {
+  return nodes_[index].is_candidate() && (!has_window(index) || (state_ && !state_->has(index)));
 }
 
 // ---- Evicting ----------------------------------------------------------------------------------
@@ -227,9 +227,9 @@ void RadixIndex::drop_leaf(NodeIndex leaf, Released& out, Evicted& evicted) {
     ++evicted.nodes;
     const NodeIndex parent = remove_leaf(leaf);
     if (parent == kNoNode) return;
-    const bool bare = has_components() && nodes_[parent].is_candidate() && is_bare(parent);
-    if (!bare) enter_order(parent);
-    leaf = bare ? parent : kNoNode;
+    const bool goes_too = is_bare_leaf(parent);
+    if (!goes_too) enter_order(parent);
+    leaf = goes_too ? parent : kNoNode;
   }
 }
 

@@ -214,8 +214,8 @@ class RadixIndex {
   bool has_components() const { return window_ || state_; }
   void place_components(NodeIndex node);
   void place_path(NodeIndex node);
-  /// Whether nothing could match the end of this node until it gets back what it lost.
-  bool is_bare(NodeIndex node) const;
+  /// A tombstone without children that nobody holds: nothing can ever match its end.
+  bool is_bare_leaf(NodeIndex node) const;
 
   std::vector<NodeIndex> roots() const;
   Status check_node(NodeIndex index, std::size_t* extra_locks) const;

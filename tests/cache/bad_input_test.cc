@@ -264,6 +264,14 @@ TEST(PrefixCacheDeathTest, ARequestWhoseTailIsTheTrees) {
   EXPECT_DEATH((void)cache->finish(request), "slot 4");
 }
 
+TEST(PrefixCacheDeathTest, ARequestThatReleasesAWindowOfTheTree) {
+  HybridCache cache({.page_size = 1, .window = 4});
+  cache.put(tokens(8));
+  Slots slots = cache.slots_of(tokens(8));
+  Request request{.key = {}, .slots = slots};  // says that they are its own
+  EXPECT_DEATH((void)cache->release_window(request, 8), "release_window of slot .* is the tree's");
+}
+
 TEST(PrefixCacheDeathTest, ProbeOfABatchWithoutRoomForTheAnswers) {
   TestCache cache;
   const Tokens key = tokens(4);

@@ -236,10 +236,15 @@ TEST(WindowInsert, MovesTheWindowOverWhereSomeoneReadsTheOldSlots) {
   const Slots old = t.cache.slots_of(t.left);
   Lease reader = t.cache.hold(t.left);  // its slot table names the trunk's slots
   const Slots slots = t.cache.take(8);
+  Slots windows(8);
+  t.cache.window->translate(slots, windows);
   const Inserted inserted = *t.cache->insert({tokens(8)}, slots);
   EXPECT_EQ(inserted.revived, 8u);
   EXPECT_EQ(inserted.freed, 8u);
   EXPECT_EQ(t.cache.slots_of(t.left), old);
+  Slots now(8);
+  t.cache.window->translate(std::span(old).first(8), now);
+  EXPECT_EQ(now, windows);  // token by token
   EXPECT_EQ(t.cache.probe(tokens(8)), 8u);
   EXPECT_TRUE(t.cache.closes());
 }

@@ -297,18 +297,12 @@ void CacheModel::expect(const Freed& freed) {
 
 // The engine was told exactly this; and now does it.
 void CacheModel::expect_told(const Freed& freed) {
-  const auto same = [&](std::vector<SlotId> told, std::vector<std::uint32_t> pages) {
-    std::vector<SlotId> expected = slots_of(pages);
-    if (pages.empty() && told.empty()) return true;
+  const auto same = [&](const std::vector<SlotId>& told, const std::vector<std::uint32_t>& pages) {
     std::set<std::uint32_t> told_pages;
     for (const SlotId slot : told) told_pages.insert(page_of(slot));
     return told_pages == std::set<std::uint32_t>(pages.begin(), pages.end());
   };
-  std::vector<std::uint32_t> from, to, windows;
-  for (const auto& [f, t] : freed.moved) {
-    from.push_back(f);
-    to.push_back(t);
-  }
+  std::vector<std::uint32_t> windows;
   for (const std::uint32_t page : freed.window_pages) {
     if (windows_.contains(page)) windows.push_back(page);
   }
@@ -316,11 +310,12 @@ void CacheModel::expect_told(const Freed& freed) {
           told_.freed.size(), freed.pages.size());
   require(same(told_.window_freed, windows), "the engine got {} window slots, expected {} pages",
           told_.window_freed.size(), windows.size());
-  require(same(told_.moved_from, from) && same(told_.moved_to, to),
-          "{} windows were moved, expected {} pages", told_.moved_from.size(), from.size());
-  for (std::size_t i = 0; i < told_.moved_from.size(); i += config_.page_size)
-    window_allocator_->move_window(PageId{page_of(told_.moved_from[i])},
-                                   PageId{page_of(told_.moved_to[i])});
+  std::set<std::pair<std::uint32_t, std::uint32_t>> moved;
+  for (std::size_t i = 0; i < told_.moved_from.size(); ++i)
+    moved.emplace(page_of(told_.moved_from[i]), page_of(told_.moved_to[i]));
+  require(moved == decltype(moved)(freed.moved.begin(), freed.moved.end()),
+          "{} windows were moved, expected {}", moved.size(), freed.moved.size());
+  for (const auto& [from, to] : moved) window_allocator_->move_window(PageId{from}, PageId{to});
   if (!told_.window_freed.empty()) window_allocator_->free_window(told_.window_freed);
   if (!told_.freed.empty()) {
     config_.window ? window_allocator_->free(told_.freed) : allocator_->free(told_.freed);
