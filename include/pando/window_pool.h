@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of a model that mixes full-attention and sliding-window layers: two KvPools, one per
+// kind of layer. A layer id leads to its pool, and slots are always full slots: those of window
+// layers are translated by the WindowAllocator that handed both out.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "pando/kv_pool.h"
+#include "pando/window_allocator.h"
+
+namespace pando {
+
+struct WindowPoolOptions {
+  /// Page size and planes; num_layers and first_layer are not looked at.
+  Geometry geometry = {};
+  std::vector<std::size_t> full_layers = {};    ///< ids, in the order they are kept
+  std::vector<std::size_t> window_layers = {};  ///< likewise; no id twice
+  DeviceLayout layout = DeviceLayout::layer_first;
+};
+
+class WindowPool {
+ public:
+  /// Sized as the allocator's two sides are. Allocator and arena must outlive the pool.
+  static Result<std::unique_ptr<WindowPool>> create(const WindowPoolOptions& options,
+                                                    const WindowAllocator& slots, Arena& arena);
+  ~WindowPool();
+
+  /// The sub-pools, each with layers 0, 1, ... in the order given. A side without layers has none.
+  KvPool* full() const;
+  KvPool* window() const;
+  std::size_t size_bytes() const;
+  std::vector<MemoryRegion> regions() const;
+
+  Result<TensorView> key(std::size_t layer) const;
+  Result<TensorView> value(std::size_t layer) const;
+  /// Slots are full slots. In a window layer, rows of slots without a window go to the padding
+  /// slot.
+  Status set(std::size_t layer, std::span<const SlotId> slots, std::span<const Rows> planes);
+  /// In all layers; of window layers, where both slots have a window.
+  Status move(std::span<const SlotId> dst, std::span<const SlotId> src);
+
+ private:
+  struct Impl;
+  explicit WindowPool(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pando

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Carries out a CopyPlan on the CPU. What is contiguous on both sides is copied in one piece: heads
+// of a row, rows of a page, neighbouring pages. Otherwise the loops run in the order in which the
+// destination lies in memory, so that it is written from front to back.
+// Safe to call from several threads for different items or layers.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "pool/copy_plan.h"
+
+namespace pando {
+
+/// streaming: past the caches, for more bytes than they hold; saves reading what is overwritten.
+enum class Stores { cached, streaming };
+
+void copy_rows(const CopyPlan& plan, LayerSpan layers, std::span<const CopyItem> items,
+               Stores stores);
+
+/// Which of the two pays for a copy of this size.
+Stores stores_for(std::size_t size_bytes);
+
+}  // namespace pando
