@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "copy/cuda/staging.h"
+
+#include <algorithm>
+
+#include "pool/cuda/cuda_status.h"
+#include "pool/cuda/row_copy.h"
+
+namespace pando::cuda {
+namespace {
+
+const std::vector<PlaneMemory>& host_side(const CopyPlan& plan, Direction direction) {
+  return direction == Direction::backup ? *plan.dst : *plan.src;
+}
+
+std::uint64_t host_page(const CopyPlan& plan, const CopyItem& item, Direction direction) {
+  return (direction == Direction::backup ? item.dst : item.src) / plan.geometry->page_size;
+}
+
+struct Pieces {
+  std::vector<void*> dst = {};
+  std::vector<const void*> src = {};
+  std::vector<std::size_t> sizes = {};
+};
+
+Status copy_pieces(Pieces& pieces, cudaMemcpyKind kind, cudaStream_t stream) {
+#if CUDART_VERSION >= 13000
+  static_cast<void>(kind);
+  cudaMemcpyAttributes attributes{};
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  std::size_t index = 0;
+  return status_of(cudaMemcpyBatchAsync(pieces.dst.data(), pieces.src.data(), pieces.sizes.data(),
+                                        pieces.sizes.size(), &attributes, &index, 1, stream),
+                   "copy pages in a batch");
+#else
+  for (std::size_t i = 0; i < pieces.sizes.size(); ++i)
+    if (Status done =
+            status_of(cudaMemcpyAsync(pieces.dst[i], pieces.src[i], pieces.sizes[i], kind, stream),
+                      "copy a page");
+        !done)
+      return done;
+  return {};
+#endif
+}
+
+}  // namespace
+
+Staging::~Staging() {
+  for (Part& part : parts_) {
+    if (part.filled != nullptr) cudaEventDestroy(part.filled);
+    if (part.emptied != nullptr) cudaEventDestroy(part.emptied);
+  }
+  if (fence_ != nullptr) cudaEventDestroy(fence_);
+  for (cudaStream_t engine : engines_)
+    if (engine != nullptr) cudaStreamDestroy(engine);
+  if (memory_ != nullptr) cudaFree(memory_);
+}
+
+Status Staging::create(std::size_t size_bytes, std::size_t max_blocks) {
+  max_blocks_ = max_blocks;
+  part_bytes_ = size_bytes / kParts / 256 * 256;
+  void* memory = nullptr;
+  if (Status done = status_of(cudaMalloc(&memory, part_bytes_ * kParts), "allocate a staging ring");
+      !done)
+    return done;
+  memory_ = static_cast<std::byte*>(memory);
+  for (cudaStream_t& engine : engines_)
+    if (Status done = make_stream(engine); !done) return done;
+  if (Status done = make_event(fence_); !done) return done;
+  for (std::size_t i = 0; i < kParts; ++i) {
+    parts_[i].memory = memory_ + i * part_bytes_;
+    parts_[i].engine = engines_[i % engines_.size()];
+    if (Status done = make_event(parts_[i].filled); !done) return done;
+    if (Status done = make_event(parts_[i].emptied); !done) return done;
+  }
+  return {};
+}
+
+std::vector<CopyItem> Staging::items(const CopyPlan& plan, Direction direction) const {
+  std::vector<CopyItem> out = plan.items;
+  const std::size_t per_part = pages_per_part(plan);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    (direction == Direction::backup ? out[i].dst : out[i].src) = i % per_part * plan.tokens;
+  return out;
+}
+
+Status Staging::queue(const CopyPlan& plan, const CopyItem* items, Direction direction,
+                      cudaStream_t stream) {
+  for (cudaStream_t engine : engines_)
+    if (Status done = order(stream, fence_, engine); !done) return done;
+  const std::size_t per_part = pages_per_part(plan);
+  for (std::size_t first = 0; first < plan.items.size(); first += per_part) {
+    const std::size_t n = std::min(per_part, plan.items.size() - first);
+    Part& part = parts_[next_++ % kParts];
+    if (Status done = queue_part(plan, items + first, std::span(plan.items).subspan(first, n),
+                                 direction, part, stream);
+        !done)
+      return done;
+  }
+  for (cudaStream_t engine : engines_)
+    if (Status done = order(engine, fence_, stream); !done) return done;
+  return {};
+}
+
+Status Staging::queue_part(const CopyPlan& plan, const CopyItem* items,
+                           std::span<const CopyItem> pages, Direction direction, Part& part,
+                           cudaStream_t stream) {
+  const std::vector<PlaneMemory> staged = planes_in(part, plan, direction);
+  const bool backup = direction == Direction::backup;
+  CopyPlan on_device = plan;
+  (backup ? on_device.dst : on_device.src) = &staged;
+  const auto run_kernel = [&] {
+    return queue_copy({.plan = &on_device,
+                       .items = items,
+                       .num_items = pages.size(),
+                       .layers = {0, plan.geometry->num_layers},
+                       .bus = Bus::none,
+                       .max_blocks = max_blocks_},
+                      stream);
+  };
+  const cudaStream_t fills = backup ? stream : part.engine;
+  const cudaStream_t empties = backup ? part.engine : stream;
+  if (Status done = status_of(cudaStreamWaitEvent(fills, part.emptied), "wait for the ring"); !done)
+    return done;
+  if (Status done = backup ? run_kernel() : cross_bus(plan, pages, direction, staged, part.engine);
+      !done)
+    return done;
+  if (Status done = order(fills, part.filled, empties); !done) return done;
+  if (Status done = backup ? cross_bus(plan, pages, direction, staged, part.engine) : run_kernel();
+      !done)
+    return done;
+  return status_of(cudaEventRecord(part.emptied, empties), "record an event");
+}
+
+Status Staging::cross_bus(const CopyPlan& plan, std::span<const CopyItem> pages,
+                          Direction direction, const std::vector<PlaneMemory>& staged,
+                          cudaStream_t engine) {
+  const bool backup = direction == Direction::backup;
+  Pieces pieces;
+  for (std::size_t p = 0; p < staged.size(); ++p) {
+    const PlaneMemory& host = host_side(plan, direction)[p];
+    const std::size_t page_bytes = plan.geometry->page_bytes(plan.geometry->planes[p]);
+    for (std::size_t i = 0; i < pages.size();) {  // host pages that follow each other go together
+      const std::uint64_t first = host_page(plan, pages[i], direction);
+      std::size_t n = 1;
+      while (i + n < pages.size() && host_page(plan, pages[i + n], direction) == first + n) ++n;
+      std::byte* in_host = host.layers[0] + first * host.page_stride;
+      std::byte* in_ring = staged[p].layers[0] + i * page_bytes;
+      pieces.dst.push_back(backup ? in_host : in_ring);
+      pieces.src.push_back(backup ? in_ring : in_host);
+      pieces.sizes.push_back(n * page_bytes);
+      i += n;
+    }
+  }
+  return copy_pieces(pieces, backup ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, engine);
+}
+
+// The host's layout, page by page, in a part of the ring: planes one after the other.
+std::vector<PlaneMemory> Staging::planes_in(const Part& part, const CopyPlan& plan,
+                                            Direction direction) const {
+  std::vector<PlaneMemory> out = host_side(plan, direction);
+  std::byte* base = part.memory;
+  for (std::size_t p = 0; p < out.size(); ++p) {
+    const std::byte* first = out[p].layers[0];
+    for (std::byte*& layer : out[p].layers) layer = base + (layer - first);
+    base += pages_per_part(plan) * plan.geometry->page_bytes(plan.geometry->planes[p]);
+  }
+  return out;
+}
+
+}  // namespace pando::cuda

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole host pages through the copy engines: they alone reach the full speed of the bus, but only
+// with long contiguous pieces. So pages travel as they lie in host memory into a ring on the
+// device, and a kernel puts their rows where they belong; the reverse for backups. The ring has a
+// few parts; while one crosses the bus the kernel works on another. Belongs to one stream of the
+// copier, and is used by its thread.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "copy/transfer_plan.h"
+#include "pando/result.h"
+#include "pool/copy_plan.h"
+
+namespace pando::cuda {
+
+class Staging {
+ public:
+  Staging() = default;
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  Status create(std::size_t size_bytes, std::size_t max_blocks);
+
+  /// Pages of this plan that a part of the ring holds; with none it cannot go this way.
+  std::size_t pages_per_part(const CopyPlan& plan) const {
+    return part_bytes_ / plan.geometry->page_bytes();
+  }
+  /// What the kernel is to be told instead of the plan's items: the host's page replaced by the
+  /// page's place in its part.
+  std::vector<CopyItem> items(const CopyPlan& plan, Direction direction) const;
+
+  /// Queues a transfer whose host pages are contiguous: kernels on `stream`, copies on streams of
+  /// the ring's own, between what was and what will be queued on `stream`. `items` are items() in
+  /// memory that the device reads.
+  Status queue(const CopyPlan& plan, const CopyItem* items, Direction direction,
+               cudaStream_t stream);
+
+ private:
+  static constexpr std::size_t kParts = 4;
+  struct Part {
+    std::byte* memory = nullptr;
+    cudaEvent_t filled = nullptr;
+    cudaEvent_t emptied = nullptr;
+    cudaStream_t engine = nullptr;
+  };
+
+  Status queue_part(const CopyPlan& plan, const CopyItem* items, std::span<const CopyItem> pages,
+                    Direction direction, Part& part, cudaStream_t stream);
+  Status cross_bus(const CopyPlan& plan, std::span<const CopyItem> pages, Direction direction,
+                   const std::vector<PlaneMemory>& staged, cudaStream_t engine);
+  std::vector<PlaneMemory> planes_in(const Part& part, const CopyPlan& plan,
+                                     Direction direction) const;
+
+  std::byte* memory_ = nullptr;
+  std::size_t part_bytes_ = 0;
+  std::size_t max_blocks_ = 0;
+  std::size_t next_ = 0;
+  std::array<Part, kParts> parts_ = {};
+  std::array<cudaStream_t, 2> engines_ = {};  // in turns: one's copies hide the other's gaps
+  cudaEvent_t fence_ = nullptr;               // orders the streams where a transfer begins and ends
+};
+
+}  // namespace pando::cuda

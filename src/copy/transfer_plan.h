@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// From what a caller asks of a Copier to a checked CopyPlan; every copier begins here, so all of
+// them refuse the same things with the same words.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "pando/copier.h"
+#include "pool/copy_plan.h"
+#include "pool/pool_use.h"
+
+namespace pando {
+
+enum class Direction { backup, load };
+
+Result<CopyPlan> plan_pages(const PagePairs& pages, Direction direction);
+Result<CopyPlan> plan_move(KvPool& pool, std::span<const SlotId> dst, std::span<const SlotId> src);
+Status check_stream(std::size_t stream, std::size_t num_streams);
+
+template <typename... Pools>
+std::vector<PoolUse> hold(Pools&... pools) {
+  std::vector<PoolUse> uses;
+  (uses.push_back(PoolUse(pools)), ...);
+  return uses;
+}
+
+}  // namespace pando
