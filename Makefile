@@ -2,9 +2,9 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 JOBS ?= $(shell nproc)
-SOURCES = $(shell git ls-files '*.cc' '*.h')
+SOURCES = $(shell git ls-files '*.cc' '*.h' '*.cu')
 
-.PHONY: help run test release bench bench-smoke format format-check lint asan tsan fuzz consume clean
+.PHONY: help run test release bench bench-smoke gpu-test gpu-bench format format-check lint asan tsan fuzz consume clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -25,6 +25,14 @@ bench: release  ## run the benchmarks; JSON goes to build/release/bench.json
 
 bench-smoke: release  ## run each benchmark once, to see that it works
 	build/release/pando-bench --benchmark_min_time=0 >/dev/null
+
+gpu-test: release  ## on a machine with a GPU: its tests, then the same under compute-sanitizer
+	build/release/tests/gpu_test --gtest_brief=1
+	compute-sanitizer --tool memcheck --error-exitcode 1 build/release/tests/gpu_test --gtest_brief=1
+
+gpu-bench: release  ## on a machine with a GPU: its benchmarks; JSON goes to build/release/bench-gpu.json
+	build/release/pando-gpu-bench --benchmark_out=build/release/bench-gpu.json --benchmark_out_format=json
+	scripts/bench-bars.py --gpu build/release/bench-gpu.json
 
 asan: deps-build configure-asan  ## all tests with the address, leak and undefined-behaviour sanitizers
 	cmake --build --preset asan -j $(JOBS)

@@ -9,9 +9,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <vector>
 
 namespace pando::bench {
+
+/// A benchmark that does not do what it says ends here.
+inline void require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "benchmark verification failed: %s\n", what);
+  std::abort();
+}
 
 struct Measured {
   double work_ns = 0;   // per operation, median over batches

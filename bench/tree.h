@@ -4,23 +4,16 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <span>
 #include <vector>
 
 #include "base/random.h"
+#include "limit.h"
 #include "pando/cache.h"
 
 namespace pando::bench {
-
-inline void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "benchmark verification failed: %s\n", what);
-  std::abort();
-}
 
 struct Tree {
   std::unique_ptr<PagedAllocator> allocator;

@@ -1,51 +1,88 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints each benchmark of a Google Benchmark JSON file beside its bar.
+"""Prints benchmarks of a Google Benchmark JSON file beside their bars.
 
     scripts/bench-bars.py build/release/bench.json
+    scripts/bench-bars.py --gpu build/release/bench-gpu.json
 
-A bar is an upper bound on a counter. Figures move with the machine's load, so a missed bar is
-shown, not an error; a bar whose benchmark is missing is.
+Figures move with the machine's load, so a missed bar is shown, not an error; a bar whose benchmark
+is missing is.
 """
 import json
+import re
 import sys
 
-BARS = [  # benchmark, counter, at most
-    ("Match/tokens:8192/page:64", "limit_ratio", 1.2),
-    ("MatchWindow/tokens:8192/page:64", "limit_ratio", 2.0),
-    ("MatchCold/tokens:8192/page:64", "limit_ratio", 1.2),
-    ("MatchShort/tokens:640/leaves:100000", "limit_ratio", 2.5),
-    ("Insert/tokens:8192/page:64", "limit_ratio", 1.5),
-    ("EvictOne/leaves:1000", "mean_ns", 500),
-    ("EvictOne/leaves:100000", "mean_ns", 500),
-    ("EvictOne/leaves:1000000", "mean_ns", 500),
-    ("EvictOne/leaves:1000000", "limit_ratio", 5),
-    ("EvictWindow/leaves:1000", "mean_ns", None),
-    ("EvictWindow/leaves:100000", "mean_ns", None),
-    ("EvictWindow/leaves:1000000", "mean_ns", None),
-    ("EvictWindow/leaves:1000000", "limit_ratio", 10),
-    ("WindowRelease/requests:256", "limit_ratio", None),
-    ("Metadata/page:64", "bytes_per_token", 6),
-    ("Metadata/page:1", "bytes_per_token", 16),
-    ("AllocExtend", "limit_ratio", None),
-    ("AllocDecode", "limit_ratio", None),
-    ("FreeTokens", "limit_ratio", None),
+# What a benchmark's name begins with, its counter, "<=" or ">=", the bar (None: shown without).
+BARS = [
+    ("Match/tokens:8192/page:64", "limit_ratio", "<=", 1.2),
+    ("MatchWindow/tokens:8192/page:64", "limit_ratio", "<=", 2.0),
+    ("MatchCold/tokens:8192/page:64", "limit_ratio", "<=", 1.2),
+    ("MatchShort/tokens:640/leaves:100000", "limit_ratio", "<=", 2.5),
+    ("Insert/tokens:8192/page:64", "limit_ratio", "<=", 1.5),
+    ("EvictOne/leaves:1000", "mean_ns", "<=", 500),
+    ("EvictOne/leaves:100000", "mean_ns", "<=", 500),
+    ("EvictOne/leaves:1000000", "mean_ns", "<=", 500),
+    ("EvictOne/leaves:1000000", "limit_ratio", "<=", 5),
+    ("EvictWindow/leaves:1000", "mean_ns", "<=", None),
+    ("EvictWindow/leaves:100000", "mean_ns", "<=", None),
+    ("EvictWindow/leaves:1000000", "mean_ns", "<=", None),
+    ("EvictWindow/leaves:1000000", "limit_ratio", "<=", 10),
+    ("WindowRelease/requests:256", "limit_ratio", "<=", None),
+    ("Metadata/page:64", "bytes_per_token", "<=", 6),
+    ("Metadata/page:1", "bytes_per_token", "<=", 16),
+    ("AllocExtend", "limit_ratio", "<=", None),
+    ("AllocDecode", "limit_ratio", "<=", None),
+    ("FreeTokens", "limit_ratio", "<=", None),
+]
+LAYOUTS = ["layer_first", "page_first", "page_first_direct", "page_head"]
+BARS += [
+    (f"{call}/layout:{layout}/page:{page}", "of_memcpy", ">=", bar)
+    for call in ("Backup", "Load", "LoadByPage")
+    for layout in LAYOUTS
+    for page, bar in ((64, 0.8), (1, 0.5))
 ]
 
 
+def gpu_bar(layout: str, page: int) -> float | None:
+    if page == 64 and layout != "layer_first":
+        return 0.97  # a host page is one long piece: the copy engines
+    if page == 1 and layout == "page_head":
+        return None  # pieces of 256 bytes
+    return 0.92
+
+
+GPU_BARS = [
+    (f"{call}/host:{layout}/device:{device}/page:{page}/", "of_contiguous", ">=",
+     0.90 if call == "GpuLoadByLayer" else gpu_bar(layout, page))
+    for call in ("GpuBackup", "GpuLoad", "GpuLoadByLayer")
+    for device in ("layer_first", "page_major")
+    for layout in LAYOUTS
+    for page in (1, 16, 64)
+]
+GPU_BARS += [
+    (f"{call}/piece:{piece}/", "of_contiguous", ">=", 0.92 if piece >= 1024 else None)
+    for call in ("GpuBackupPieces", "GpuLoadPieces")
+    for piece in (512, 1024, 2048, 4096)
+]
+GPU_BARS += [(f"GpuMove/page:{page}/", "of_contiguous", ">=", 0.85) for page in (1, 64)]
+
+
 def main() -> int:
-    with open(sys.argv[1], encoding="utf-8") as file:
-        found = {b["name"]: b for b in json.load(file)["benchmarks"]}
+    args = [a for a in sys.argv[1:] if a != "--gpu"]
+    bars = GPU_BARS if "--gpu" in sys.argv else BARS
+    with open(args[0], encoding="utf-8") as file:
+        found = {re.sub("/iterations:.*", "/", b["name"]): b for b in json.load(file)["benchmarks"]}
     missing = 0
-    print(f"\n{'benchmark':<38}{'counter':<18}{'measured':>10}{'bar':>8}")
-    for name, counter, bar in BARS:
+    print(f"\n{'benchmark':<62}{'counter':<18}{'measured':>10}{'bar':>10}")
+    for name, counter, sign, bar in bars:
         value = found.get(name, {}).get(counter)
         if value is None:
             missing += 1
-            print(f"{name:<38}{counter:<18}{'missing':>10}")
+            print(f"{name:<62}{counter:<18}{'missing':>10}")
             continue
-        verdict = "" if bar is None else ("  ok" if value <= bar else "  MISSED")
-        print(f"{name:<38}{counter:<18}{value:>10.2f}{bar if bar else '-':>8}{verdict}")
+        shown = "-" if bar is None else f"{sign} {bar}"
+        kept = bar is None or (value <= bar if sign == "<=" else value >= bar)
+        print(f"{name:<62}{counter:<18}{value:>10.3f}{shown:>10}{'' if kept else '  MISSED'}")
     return 1 if missing else 0
 
 

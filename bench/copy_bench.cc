@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages between a device pool and its host mirror on the CPU, in every layout, beside a plain
+// memcpy of as many bytes by as many threads. Pages are scattered on both sides.
+#include <array>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "base/random.h"
+#include "limit.h"
+#include "pages.h"
+#include "pando/copier.h"
+
+namespace pando::bench {
+namespace {
+
+constexpr std::size_t kThreads = 2;
+constexpr std::size_t kTransferBytes = std::size_t{512} << 20;
+constexpr std::size_t kRounds = 7;
+// Of the pools' pages, every third is copied: neighbours are rare.
+constexpr std::size_t kSpread = 3;
+
+// MHA of 32 layers, 8 heads of 128, bf16: 128 KiB a token.
+class Pools {
+ public:
+  Pools(HostLayout layout, std::size_t page_size) : arena(make_huge_page_arena()) {
+    const Geometry geometry = mha_geometry(
+        {.layers = {.num_layers = 32, .page_size = page_size}, .heads = 8, .head_dim = 128});
+    const std::size_t n = kTransferBytes / geometry.page_bytes();
+    device = std::move(*KvPool::create(
+        {.geometry = geometry, .capacity_tokens = kSpread * n * page_size}, *arena));
+    host = std::move(*HostPool::create({.layout = layout, .ratio = 1.0}, *device, *arena));
+    copier = std::move(*make_cpu_copier({.num_threads = kThreads}));
+    device_pages = scattered<PageId>(1, kSpread * n, n, 1);
+    host_pages = scattered<HostPageId>(0, host->num_pages(), n, 2);
+    std::vector<HostPageId> all(host->num_pages());
+    require(host->alloc(all).ok(), "host pages");
+    host->protect_write(all);
+    for (std::byte* memory : {device->planes()[0].layers[0], host->planes()[0].layers[0]})
+      std::memset(memory, 1, host->size_bytes());  // no page is touched for the first time later
+  }
+
+  PagePairs pairs() { return {*device, *host, device_pages, host_pages}; }
+  std::size_t bytes() const { return device_pages.size() * host->page_bytes(); }
+  void backup() { require(copier->backup(pairs(), 0)->wait().ok(), "backup"); }
+  void load(LoadOrder order) { require(copier->load(pairs(), 0, order)->wait().ok(), "load"); }
+  void to_loading() {
+    host->complete_write(host_pages, false);
+    host->protect_load(host_pages);
+  }
+
+  std::unique_ptr<Arena> arena;
+  std::unique_ptr<KvPool> device;
+  std::unique_ptr<HostPool> host;
+  std::unique_ptr<Copier> copier;
+  std::vector<PageId> device_pages;
+  std::vector<HostPageId> host_pages;
+};
+
+// As many bytes from one contiguous buffer to another, by as many threads.
+class PlainCopy {
+ public:
+  PlainCopy(Arena& arena, std::size_t bytes) : arena_(arena), bytes_(bytes) {
+    for (std::byte*& memory : memory_) {
+      memory = static_cast<std::byte*>(*arena.allocate(bytes, 4096));
+      std::memset(memory, 1, bytes);
+    }
+  }
+  ~PlainCopy() {
+    for (std::byte* memory : memory_) arena_.free(memory, bytes_);
+  }
+  void run() {
+    std::vector<std::thread> threads;
+    const std::size_t share = bytes_ / kThreads;
+    for (std::size_t i = 0; i < kThreads; ++i)
+      threads.emplace_back(
+          [this, i, share] { std::memcpy(memory_[0] + i * share, memory_[1] + i * share, share); });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  Arena& arena_;
+  std::size_t bytes_;
+  std::array<std::byte*, 2> memory_ = {};
+};
+
+void verify(Pools& pools) {
+  Random random(3);
+  for (std::size_t i = 0; i < 64; ++i) {
+    const std::size_t page = random.below(pools.device_pages.size());
+    const auto device = index_of(pools.device_pages[page]);
+    const auto host = index_of(pools.host_pages[page]);
+    const std::size_t layer = random.below(32);
+    const std::size_t plane = random.below(2);
+    const PlaneMemory& a = pools.device->planes()[plane];
+    const PlaneMemory& b = pools.host->planes()[plane];
+    require(std::memcmp(a.layers[layer] + device * a.page_stride,
+                        b.layers[layer] + host * b.page_stride, 256) == 0,
+            "copied bytes are equal");
+  }
+}
+
+enum class Call { backup, load, load_by_page };
+
+void run(benchmark::State& state, HostLayout layout, std::size_t page_size, Call call) {
+  const bool backup = call == Call::backup;
+  const LoadOrder order = call == Call::load ? LoadOrder::by_layer : LoadOrder::by_page;
+  Pools pools(layout, page_size);
+  PlainCopy plain(*pools.arena, pools.bytes());
+  // Different bytes everywhere, so that verify() can tell.
+  auto* words = reinterpret_cast<std::uint64_t*>(
+      (backup ? pools.device->planes() : pools.host->planes())[0].layers[0]);
+  Random random(4);
+  for (std::size_t i = 0; i < pools.host->size_bytes() / 8; ++i) words[i] = random.next();
+  if (!backup) pools.to_loading();
+  const auto copy = [&](std::size_t) { backup ? pools.backup() : pools.load(order); };
+  copy(0);
+  verify(pools);
+  plain.run();
+  const Measured measured = measure(
+      kRounds, 1, copy, [&](std::size_t) { plain.run(); }, [] {});
+  for (auto _ : state) copy(0);
+  state.counters["of_memcpy"] = 1 / measured.ratio;
+  state.counters["GB_per_s"] = static_cast<double>(pools.bytes()) / measured.work_ns;
+  state.counters["memcpy_GB_per_s"] = static_cast<double>(pools.bytes()) / measured.limit_ns;
+}
+
+const int registered = [] {
+  constexpr std::pair<Call, const char*> kCalls[] = {
+      {Call::backup, "Backup"}, {Call::load, "Load"}, {Call::load_by_page, "LoadByPage"}};
+  for (const auto& [call, name] : kCalls)
+    for (const HostLayout layout : {HostLayout::layer_first, HostLayout::page_first,
+                                    HostLayout::page_first_direct, HostLayout::page_head})
+      for (const std::size_t page_size : {64, 1}) {
+        const std::string full_name = std::string(name) +
+                                      "/layout:" + std::string(to_string(layout)) +
+                                      "/page:" + std::to_string(page_size);
+        benchmark::RegisterBenchmark(full_name.c_str(), [=, call = call](benchmark::State& state) {
+          run(state, layout, page_size, call);
+        })->Unit(benchmark::kMillisecond);
+      }
+  return 0;
+}();
+
+}  // namespace
+}  // namespace pando::bench
