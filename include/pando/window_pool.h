@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bytes of a model that mixes full-attention and sliding-window layers: two KvPools, one per
 // kind of layer. A layer id leads to its pool, and slots are always full slots: those of window
-// layers are translated by the WindowAllocator that handed both out.
+// layers are translated by the WindowAllocator that handed both out. Each side has a host mirror of
+// its own, and is copied on its own.
 #pragma once
 
 #include <cstddef>

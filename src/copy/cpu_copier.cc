@@ -20,20 +20,40 @@ namespace {
 
 constexpr std::size_t kUnitBytes = std::size_t{1} << 20;
 
-// A transfer cut into units: items in parts, and layers one at a time or all at once.
+// How many layers a unit of work copies. All at once is fastest; layer by layer where readers wait
+// for layers, or where layers lie apart on both sides anyway. Where the source keeps a row's layers
+// together, readers get a few layers at a time, so that reads are not much shorter than 8 KiB.
+std::size_t layers_at_once(const CopyPlan& plan, LoadOrder order) {
+  constexpr std::size_t kReadBytes = 8192;
+  const auto layer_stride = [](const PlaneMemory& memory) {
+    return static_cast<std::size_t>(std::abs(reinterpret_cast<std::intptr_t>(memory.layers[1]) -
+                                             reinterpret_cast<std::intptr_t>(memory.layers[0])));
+  };
+  const std::size_t num_layers = plan.geometry->num_layers;
+  if (num_layers == 1) return 1;
+  const PlaneMemory& src = plan.src->front();
+  const PlaneMemory& dst = plan.dst->front();
+  if (layer_stride(src) >= src.page_stride)
+    return order == LoadOrder::by_layer || layer_stride(dst) >= dst.page_stride ? 1 : num_layers;
+  if (order == LoadOrder::by_page) return num_layers;
+  const std::size_t most = std::max<std::size_t>(1, num_layers / 4);
+  return std::clamp<std::size_t>(kReadBytes / layer_stride(src), 1, most);
+}
+
+// A transfer cut into units: items in parts, layers in groups.
 class Job {
  public:
-  explicit Job(std::shared_ptr<TransferTask> task, bool by_layer)
+  Job(std::shared_ptr<TransferTask> task, LoadOrder order)
       : task_(std::move(task)),
-        layers_per_unit_(by_layer ? 1 : task_->num_layers()),
+        group_layers_(layers_at_once(task_->plan(), order)),
         stores_(stores_for(task_->size_bytes())) {
     const CopyPlan& plan = task_->plan();
     const std::size_t item_bytes =
-        plan.tokens * plan.geometry->token_bytes() * layers_per_unit_ / task_->num_layers();
+        plan.tokens * plan.geometry->token_bytes() / task_->num_layers() * group_layers_;
     items_per_unit_ = std::max<std::size_t>(1, kUnitBytes / item_bytes);
     parts_ = (plan.items.size() + items_per_unit_ - 1) / items_per_unit_;
-    num_units_ = parts_ * (task_->num_layers() / layers_per_unit_);
-    units_left_.assign(task_->num_layers() / layers_per_unit_, parts_);
+    units_left_.assign((task_->num_layers() + group_layers_ - 1) / group_layers_, parts_);
+    num_units_ = parts_ * units_left_.size();
   }
 
   TransferTask& task() const { return *task_; }
@@ -48,7 +68,8 @@ class Job {
     const CopyPlan& plan = task_->plan();
     const std::size_t first = unit % parts_ * items_per_unit_;
     const std::size_t count = std::min(items_per_unit_, plan.items.size() - first);
-    copy_rows(plan, {unit / parts_ * layers_per_unit_, layers_per_unit_},
+    const std::size_t layer = unit / parts_ * group_layers_;
+    copy_rows(plan, {layer, std::min(group_layers_, task_->num_layers() - layer)},
               std::span(plan.items).subspan(first, count), stores_);
     return true;
   } catch (const std::bad_alloc&) {
@@ -61,7 +82,8 @@ class Job {
     --units_left_[unit / parts_];
     const std::size_t before = ready_;
     while (!failed_ && ready_ < units_left_.size() && units_left_[ready_] == 0) ++ready_;
-    if (ready_ > before) task_->set_layers_ready(ready_ * layers_per_unit_);
+    if (ready_ > before)
+      task_->set_layers_ready(std::min(ready_ * group_layers_, task_->num_layers()));
     return ++completed_ == num_units_;
   }
   void end() {
@@ -73,17 +95,17 @@ class Job {
 
  private:
   std::shared_ptr<TransferTask> task_;
-  std::size_t layers_per_unit_;
+  std::size_t group_layers_;
   Stores stores_;
   std::size_t items_per_unit_ = 0;
   std::size_t parts_ = 0;
   std::size_t num_units_ = 0;
   std::size_t next_ = 0;
   std::size_t completed_ = 0;
-  std::size_t ready_ = 0;  // groups of layers in place, from the first
+  std::size_t ready_ = 0;  // groups in place, from the first
   bool begun_ = false;
   bool failed_ = false;
-  std::vector<std::size_t> units_left_;  // per group of layers
+  std::vector<std::size_t> units_left_;  // of each group
 };
 
 class CpuCopier final : public Copier {
@@ -106,18 +128,14 @@ class CpuCopier final : public Copier {
     if (Status valid = check(stream, pages.device, &pages.host); !valid) return valid.error();
     Result<CopyPlan> plan = plan_pages(pages, Direction::backup);
     if (!plan) return plan.error();
-    // Written from front to back either way: layer by layer where layers lie apart.
-    const bool by_layer = pages.host.layout() == HostLayout::layer_first;
-    return submit(std::move(*plan), hold(pages.device, pages.host), by_layer, stream);
+    return submit(std::move(*plan), hold(pages.device, pages.host), LoadOrder::by_page, stream);
   }
 
   Result<Transfer> load(const PagePairs& pages, std::size_t stream, LoadOrder order) override {
     if (Status valid = check(stream, pages.device, &pages.host); !valid) return valid.error();
     Result<CopyPlan> plan = plan_pages(pages, Direction::load);
     if (!plan) return plan.error();
-    const bool by_layer =
-        order == LoadOrder::by_layer || pages.host.layout() == HostLayout::layer_first;
-    return submit(std::move(*plan), hold(pages.device, pages.host), by_layer, stream);
+    return submit(std::move(*plan), hold(pages.device, pages.host), order, stream);
   }
 
   Result<Transfer> move(KvPool& pool, std::span<const SlotId> dst, std::span<const SlotId> src,
@@ -125,7 +143,7 @@ class CpuCopier final : public Copier {
     if (Status valid = check(stream, pool, nullptr); !valid) return valid.error();
     Result<CopyPlan> plan = plan_move(pool, dst, src);
     if (!plan) return plan.error();
-    return submit(std::move(*plan), hold(pool), true, stream);
+    return submit(std::move(*plan), hold(pool), LoadOrder::by_page, stream);
   }
 
   std::size_t num_streams() const override { return streams_.size(); }
@@ -140,7 +158,8 @@ class CpuCopier final : public Copier {
                       "CPU copier: a pool is in a GPU's memory; expected the host's");
   }
 
-  Transfer submit(CopyPlan plan, std::vector<PoolUse> uses, bool by_layer, std::size_t stream) {
+  Transfer submit(CopyPlan plan, std::vector<PoolUse> uses, LoadOrder order, std::size_t stream) {
+    sort_items(plan.items, Side::src);
     auto task = std::make_shared<TransferTask>(std::move(plan), std::move(uses));
     if (task->plan().items.empty()) {
       task->begin();
@@ -149,7 +168,7 @@ class CpuCopier final : public Copier {
     }
     {
       const std::lock_guard lock(mutex_);
-      streams_[stream].emplace_back(task, by_layer);
+      streams_[stream].emplace_back(task, order);
     }
     wake_.notify_all();
     return Transfer(task);

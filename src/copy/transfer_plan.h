@@ -3,6 +3,7 @@
 // them refuse the same things with the same words.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,12 @@ enum class Direction { backup, load };
 
 Result<CopyPlan> plan_pages(const PagePairs& pages, Direction direction);
 Result<CopyPlan> plan_move(KvPool& pool, std::span<const SlotId> dst, std::span<const SlotId> src);
+/// Puts items in the order of one side's memory: neighbours become one piece, and prefetching and
+/// address translation work. By digits, because the caller waits: comparing sorts of 16 000 pages
+/// take 0.7 ms.
+enum class Side { dst, src };
+void sort_items(std::vector<CopyItem>& items, Side side);
+
 Status check_stream(std::size_t stream, std::size_t num_streams);
 
 template <typename... Pools>

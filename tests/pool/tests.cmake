@@ -15,6 +15,7 @@ pando_test(pool_model_test LABEL model SOURCES pool/host_pages_model_test.cc LIB
 
 pando_test(copy_test LABEL unit SOURCES
   copy/copier_test.cc
+  copy/families_test.cc
   copy/round_trip_test.cc
   copy/strided_copy_test.cc
   copy/transfer_test.cc)

@@ -318,6 +318,7 @@ class CudaCopier final : public Copier {
                         "CUDA copier: the host pool is not pinned; expected one of a pinned arena");
     Result<CopyPlan> plan = plan_pages(pages, direction);
     if (!plan) return plan.error();
+    sort_items(plan->items, direction == Direction::backup ? Side::dst : Side::src);  // the host's
     if (route == Route::kernel && long_pages(pages.host, direction) &&
         lanes_[stream]->can_stage(*plan))
       route = Route::staging;
