@@ -22,6 +22,8 @@ class TransferTask : public LayerSignal {
       : plan_(std::move(plan)), size_bytes_(plan_.size_bytes()), uses_(std::move(uses)) {}
 
   const CopyPlan& plan() const { return plan_; }
+  /// Who has begun it may put its items in another order.
+  std::vector<CopyItem>& items() { return plan_.items; }
   std::size_t size_bytes() const { return size_bytes_; }
   std::size_t num_layers() const { return plan_.geometry->num_layers; }
 

@@ -67,6 +67,18 @@ TEST_P(LargeCpuRoundTrip, MayHaveThousandsOfPages) {
       .run();
 }
 
+// Copiers may take layers in groups; 11 leave a rest whatever the size of a group.
+TEST_P(LargeCpuRoundTrip, MayHaveManyLayers) {
+  const auto arena = make_malloc_arena();
+  const auto copier = *make_cpu_copier({.num_threads = 4});
+  for (const LoadOrder order : {LoadOrder::by_layer, LoadOrder::by_page})
+    for (const std::uint32_t dim : {3u, 300u, 3000u})
+      RoundTrip({.device_arena = *arena, .host_arena = *arena, .copier = *copier, .order = order},
+                {.geometry = mha_geometry({{11, 0, 16, DType::int8}, 2, dim, 4}),
+                 .host_layout = GetParam()})
+          .run();
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, LargeCpuRoundTrip, ::testing::ValuesIn(kHostLayouts),
                          [](const auto& info) { return std::string(to_string(info.param)); });
 

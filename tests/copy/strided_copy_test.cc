@@ -77,10 +77,11 @@ Geometry random_geometry(Random& random) {
                     .num_layers = 1 + random.below(4),
                     .page_size = std::size_t{1} << random.below(4)};
   const std::size_t num_planes = 1 + random.below(3);
+  const std::size_t longest = random.below(8) == 0 ? 3000 : 90;
   for (std::size_t i = 0; i < num_planes; ++i)
     geometry.planes.push_back({.name = std::to_string(i),
                                .heads = static_cast<std::uint32_t>(1 + random.below(4)),
-                               .dim = static_cast<std::uint32_t>(1 + random.below(90)),
+                               .dim = static_cast<std::uint32_t>(1 + random.below(longest)),
                                .dtype = static_cast<DType>(random.below(6))});
   return geometry;
 }

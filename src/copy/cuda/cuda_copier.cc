@@ -218,6 +218,8 @@ class Lane {
   }
 
   Status queue_work(CudaTask& task, ItemBuffer& buffer) {
+    if (task.route() != Route::inside)
+      sort_items(task.items(), task.direction() == Direction::backup ? Side::dst : Side::src);
     const CopyPlan& plan = task.plan();
     const bool staged = task.route() == Route::staging;
     Result<const CopyItem*> items =
@@ -318,7 +320,6 @@ class CudaCopier final : public Copier {
                         "CUDA copier: the host pool is not pinned; expected one of a pinned arena");
     Result<CopyPlan> plan = plan_pages(pages, direction);
     if (!plan) return plan.error();
-    sort_items(plan->items, direction == Direction::backup ? Side::dst : Side::src);  // the host's
     if (route == Route::kernel && long_pages(pages.host, direction) &&
         lanes_[stream]->can_stage(*plan))
       route = Route::staging;
