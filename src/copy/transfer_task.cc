@@ -11,14 +11,13 @@ std::string_view to_string(TransferState state) {
 }
 
 bool TransferTask::begin() {
-  TransferState expected = TransferState::queued;
-  return state_.compare_exchange_strong(expected, TransferState::running);
+  if (claimed_.exchange(true)) return false;
+  state_.store(TransferState::running, std::memory_order_release);
+  return true;
 }
 
 bool TransferTask::cancel() {
-  TransferState expected = TransferState::queued;
-  // Running first, so that only one of begin() and cancel() goes on.
-  if (!state_.compare_exchange_strong(expected, TransferState::running)) return false;
+  if (claimed_.exchange(true)) return false;
   end(TransferState::cancelled);
   on_cancelled();
   return true;
@@ -65,6 +64,9 @@ Status TransferTask::wait() {
 }
 
 Status TransferTask::wait_layer(std::size_t layer) {
+  if (layer >= num_layers())
+    return make_error(ErrorCode::invalid_argument, "transfer: no layer {}; it has {}", layer,
+                      num_layers());
   if (layers_ready() > layer) return {};
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return layers_ready() > layer || ended(); });

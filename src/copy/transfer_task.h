@@ -56,6 +56,7 @@ class TransferTask : public LayerSignal {
   CopyPlan plan_;
   std::size_t size_bytes_;
   std::vector<PoolUse> uses_;
+  std::atomic<bool> claimed_ = false;  // by the one of begin() and cancel() that came first
   std::atomic<TransferState> state_ = TransferState::queued;
   std::atomic<std::size_t> layers_ready_ = 0;
   Error error_ = {};  // written before state_ becomes failed

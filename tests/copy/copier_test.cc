@@ -8,7 +8,7 @@
 #include <array>
 #include <limits>
 
-#include "support/copy_fixture.h"
+#include "support/copy_pools.h"
 
 namespace pando::testing {
 namespace {

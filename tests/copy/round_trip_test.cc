@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "support/copy_fixture.h"
+#include "support/copy_pools.h"
 
 namespace pando::testing {
 namespace {

@@ -9,7 +9,7 @@
 #include <array>
 #include <set>
 
-#include "support/copy_fixture.h"
+#include "support/copy_pools.h"
 
 namespace pando::testing {
 namespace {

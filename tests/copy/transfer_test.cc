@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "support/copy_fixture.h"
+#include "support/copy_pools.h"
 
 namespace pando::testing {
 namespace {
