@@ -91,7 +91,7 @@ struct CudaCopierOptions {
   /// From this many contiguous bytes of a host page on, the copy engines take over from kernels.
   /// Measured on an H200 (docs/benchmarks.md); `make gpu-bench` shows where it is on another GPU.
   std::size_t engine_backup_bytes = std::size_t{1} << 20;
-  std::size_t engine_load_bytes = std::size_t{128} << 10;
+  std::size_t engine_load_bytes = std::size_t{512} << 10;
   /// Device memory of each stream that pages pass through between copy engines and kernels.
   std::size_t staging_bytes = std::size_t{64} << 20;
 
