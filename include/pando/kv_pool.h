@@ -60,8 +60,8 @@ struct Rows {
   float scale = 1.0F;
 };
 
-/// Where a snapshot lies in a pool of state_geometry() with as many tokens as the StateAllocator has
-/// slots: behind the padding.
+/// Where a snapshot lies in a pool of state_geometry() with as many tokens as the StateAllocator
+/// has slots: behind the padding.
 constexpr SlotId row_of(StateSlot slot) { return static_cast<SlotId>(slot.index + 1); }
 
 /// Says when each layer of a load has arrived; a Transfer gives one.
