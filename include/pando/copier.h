@@ -71,6 +71,10 @@ class Copier {
   /// As KvPool::move, but slots may not be both read and written.
   virtual Result<Transfer> move(KvPool& pool, std::span<const SlotId> dst,
                                 std::span<const SlotId> src, std::size_t stream) = 0;
+  /// What is asked of this stream from now on happens after a cudaEvent_t that has been recorded,
+  /// say behind the engine's kernels that write the pages; it must live until then. `unavailable`
+  /// where nothing runs on a GPU: there the caller is done when it calls.
+  virtual Status wait_for_event(void* event, std::size_t stream) = 0;
   virtual std::size_t num_streams() const = 0;
 };
 

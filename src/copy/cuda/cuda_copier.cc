@@ -66,8 +66,12 @@ class CudaTask final : public TransferTask {
     return {};
   }
 
+  /// Before it begins: what it waits for on the device.
+  void set_after(std::vector<cudaEvent_t> events) { after_ = std::move(events); }
+  const std::vector<cudaEvent_t>& after() const { return after_; }
+
   Status wait_layer_on(std::size_t layer, void* stream) override {
-    if (layers_ready() > layer) return {};
+    if (layers_ready() > layer || layer >= num_layers()) return wait_layer(layer);
     issued_.wait(false, std::memory_order_acquire);
     if (state() == TransferState::cancelled || state() == TransferState::failed)
       return wait_layer(layer);
@@ -81,7 +85,8 @@ class CudaTask final : public TransferTask {
 
   Route route_;
   Direction direction_;
-  std::vector<cudaEvent_t> events_;
+  std::vector<cudaEvent_t> after_;   // the caller's
+  std::vector<cudaEvent_t> events_;  // its own
   std::atomic<bool> issued_ = false;
 };
 
@@ -127,7 +132,8 @@ class ItemBuffer {
 // One ordered stream, and its threads.
 class Lane {
  public:
-  explicit Lane(const CudaCopierOptions& options) : options_(options) {}
+  explicit Lane(const CudaCopierOptions& options)
+      : options_(options), staging_(options.staging_bytes, options.max_blocks) {}
   ~Lane() {
     {
       const std::lock_guard lock(mutex_);
@@ -154,8 +160,6 @@ class Lane {
         !done)
       return done;
     blocks_inside_ = static_cast<std::size_t>(processors);
-    if (Status done = staging_.create(options_.staging_bytes, options_.max_blocks); !done)
-      return done;
     issuer_ = std::thread([this] { issue_all(); });
     retirer_ = std::thread([this] { retire_all(); });
     return {};
@@ -163,7 +167,10 @@ class Lane {
 
   bool can_stage(const CopyPlan& plan) const { return staging_.pages_per_part(plan) > 0; }
 
+  void wait_for(cudaEvent_t event) { after_.push_back(event); }
+
   void submit(std::shared_ptr<CudaTask> task) {
+    task->set_after(std::exchange(after_, {}));
     {
       const std::lock_guard lock(mutex_);
       queue_.push_back(std::move(task));
@@ -220,6 +227,10 @@ class Lane {
   Status queue_work(CudaTask& task, ItemBuffer& buffer) {
     if (task.route() != Route::inside)
       sort_items(task.items(), task.direction() == Direction::backup ? Side::dst : Side::src);
+    for (cudaEvent_t event : task.after())
+      if (Status done = status_of(cudaStreamWaitEvent(streams_[0], event), "wait for an event");
+          !done)
+        return done;
     const CopyPlan& plan = task.plan();
     const bool staged = task.route() == Route::staging;
     Result<const CopyItem*> items =
@@ -257,6 +268,7 @@ class Lane {
   }
 
   CudaCopierOptions options_;
+  std::vector<cudaEvent_t> after_;            // of the caller, for the next transfer
   std::array<cudaStream_t, 2> streams_ = {};  // all but loads by layer use the first alone
   cudaStream_t upload_ = nullptr;             // of items, while the transfer before is under way
   cudaEvent_t fence_ = nullptr;
@@ -301,6 +313,11 @@ class CudaCopier final : public Copier {
     return submit(
         std::make_shared<CudaTask>(std::move(*plan), hold(pool), Route::inside, Direction::backup),
         stream);
+  }
+  Status wait_for_event(void* event, std::size_t stream) override {
+    if (Status valid = check_stream(stream, lanes_.size()); !valid) return valid;
+    lanes_[stream]->wait_for(static_cast<cudaEvent_t>(event));
+    return {};
   }
   std::size_t num_streams() const override { return lanes_.size(); }
 

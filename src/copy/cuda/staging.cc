@@ -56,22 +56,29 @@ Staging::~Staging() {
   if (memory_ != nullptr) cudaFree(memory_);
 }
 
-Status Staging::create(std::size_t size_bytes, std::size_t max_blocks) {
-  max_blocks_ = max_blocks;
-  part_bytes_ = size_bytes / kParts / 256 * 256;
+// Memory comes last, so that having it says that all is there; what an earlier failure left behind
+// is kept.
+Status Staging::prepare() {
+  if (memory_ != nullptr) return {};
+  for (cudaStream_t& engine : engines_)
+    if (engine == nullptr)
+      if (Status done = make_stream(engine); !done) return done;
+  std::vector<cudaEvent_t*> events{&fence_};
+  for (Part& part : parts_) {
+    events.push_back(&part.filled);
+    events.push_back(&part.emptied);
+  }
+  for (cudaEvent_t* event : events)
+    if (*event == nullptr)
+      if (Status done = make_event(*event); !done) return done;
   void* memory = nullptr;
   if (Status done = status_of(cudaMalloc(&memory, part_bytes_ * kParts), "allocate a staging ring");
       !done)
     return done;
   memory_ = static_cast<std::byte*>(memory);
-  for (cudaStream_t& engine : engines_)
-    if (Status done = make_stream(engine); !done) return done;
-  if (Status done = make_event(fence_); !done) return done;
   for (std::size_t i = 0; i < kParts; ++i) {
     parts_[i].memory = memory_ + i * part_bytes_;
     parts_[i].engine = engines_[i % engines_.size()];
-    if (Status done = make_event(parts_[i].filled); !done) return done;
-    if (Status done = make_event(parts_[i].emptied); !done) return done;
   }
   return {};
 }
@@ -86,6 +93,7 @@ std::vector<CopyItem> Staging::items(const CopyPlan& plan, Direction direction) 
 
 Status Staging::queue(const CopyPlan& plan, const CopyItem* items, Direction direction,
                       cudaStream_t stream) {
+  if (Status ready = prepare(); !ready) return ready;
   for (cudaStream_t engine : engines_)
     if (Status done = order(stream, fence_, engine); !done) return done;
   const std::size_t per_part = pages_per_part(plan);

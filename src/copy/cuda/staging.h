@@ -2,8 +2,8 @@
 // Whole host pages through the copy engines: they alone reach the full speed of the bus, but only
 // with long contiguous pieces. So pages travel as they lie in host memory into a ring on the
 // device, and a kernel puts their rows where they belong; the reverse for backups. The ring has a
-// few parts; while one crosses the bus the kernel works on another. Belongs to one stream of the
-// copier, and is used by its thread.
+// few parts; while one crosses the bus the kernel works on another. Its memory is taken when it is
+// first used. Belongs to one stream of the copier, and is used by its thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,12 +20,11 @@ namespace pando::cuda {
 
 class Staging {
  public:
-  Staging() = default;
+  Staging(std::size_t size_bytes, std::size_t max_blocks)
+      : part_bytes_(size_bytes / kParts / 256 * 256), max_blocks_(max_blocks) {}
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
-
-  Status create(std::size_t size_bytes, std::size_t max_blocks);
 
   /// Pages of this plan that a part of the ring holds; with none it cannot go this way.
   std::size_t pages_per_part(const CopyPlan& plan) const {
@@ -50,6 +49,7 @@ class Staging {
     cudaStream_t engine = nullptr;
   };
 
+  Status prepare();
   Status queue_part(const CopyPlan& plan, const CopyItem* items, std::span<const CopyItem> pages,
                     Direction direction, Part& part, cudaStream_t stream);
   Status cross_bus(const CopyPlan& plan, std::span<const CopyItem> pages, Direction direction,
@@ -57,9 +57,9 @@ class Staging {
   std::vector<PlaneMemory> planes_in(const Part& part, const CopyPlan& plan,
                                      Direction direction) const;
 
+  std::size_t part_bytes_;
+  std::size_t max_blocks_;
   std::byte* memory_ = nullptr;
-  std::size_t part_bytes_ = 0;
-  std::size_t max_blocks_ = 0;
   std::size_t next_ = 0;
   std::array<Part, kParts> parts_ = {};
   std::array<cudaStream_t, 2> engines_ = {};  // in turns: one's copies hide the other's gaps
