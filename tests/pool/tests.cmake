@@ -22,5 +22,5 @@ pando_test(copy_test LABEL unit SOURCES
 
 # `make gpu-test` runs it on a machine with a GPU; elsewhere its cases skip themselves.
 if(PANDO_CUDA)
-  pando_test(gpu_test LABEL gpu SOURCES copy/cuda_copier_gpu_test.cc LIBRARIES CUDA::cudart_static)
+  pando_test(gpu_test AT_ONCE LABEL gpu SOURCES copy/cuda_copier_gpu_test.cc LIBRARIES CUDA::cudart_static)
 endif()
