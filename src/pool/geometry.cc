@@ -34,9 +34,10 @@ std::size_t size_of(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype
 std::string_view to_string(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
 
 Status Geometry::validate() const {
-  const auto bad = [](std::string what) { return Error{ErrorCode::invalid_argument, what}; };
-  if (planes.empty()) return bad("geometry: no planes; expected at least one");
-  if (num_layers == 0) return bad("geometry: no layers; expected at least one");
+  if (planes.empty() || num_layers == 0)
+    return make_error(ErrorCode::invalid_argument,
+                      "geometry: {} planes and {} layers; expected at least one of each",
+                      planes.size(), num_layers);
   if (!std::has_single_bit(page_size))
     return make_error(ErrorCode::invalid_argument,
                       "geometry: page_size is {}; expected a power of two", page_size);

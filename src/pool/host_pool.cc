@@ -48,8 +48,9 @@ Result<std::size_t> pages_for(const HostPoolOptions& options, const KvPool& devi
     return make_error(ErrorCode::invalid_argument, "host pool: ratio {}; expected above 0",
                       *options.ratio);
   const double asked =
-      options.ratio ? *options.ratio * static_cast<double>(device.num_pages() - 1) + kTolerance
-                    : static_cast<double>(*options.size_bytes / page_bytes);
+      options.ratio
+          ? *options.ratio * static_cast<double>(device.num_pages() - 1) + kTolerance
+          : std::floor(static_cast<double>(*options.size_bytes) / static_cast<double>(page_bytes));
   if (asked < 1 || asked > 0x1p32)
     return make_error(ErrorCode::invalid_argument,
                       "host pool: {:.0f} pages of {}; expected 1 to 2^32", std::floor(asked),

@@ -180,8 +180,9 @@ class PlaneCopy {
     for (const Step& i : loops_[0])
       for (const Step& j : loops_[1])
         for (const Step& k : loops_[2])
-          out.push({reinterpret_cast<std::byte*>(dst + i.dst + j.dst + k.dst),
-                    reinterpret_cast<const std::byte*>(src + i.src + j.src + k.src), piece});
+          out.push({reinterpret_cast<std::byte*>(dst + i.dst + j.dst + k.dst),        // NOLINT
+                    reinterpret_cast<const std::byte*>(src + i.src + j.src + k.src),  // NOLINT
+                    piece});
   }
 
   const PlaneMemory& dst_;

@@ -118,8 +118,8 @@ TEST(Geometry, RefusesWhatNoModelHas) {
     std::string message;
   };
   const std::vector<Case> cases = {
-      {[](Geometry& g) { g.planes.clear(); }, "no planes"},
-      {[](Geometry& g) { g.num_layers = 0; }, "no layers"},
+      {[](Geometry& g) { g.planes.clear(); }, "0 planes"},
+      {[](Geometry& g) { g.num_layers = 0; }, "0 layers"},
       {[](Geometry& g) { g.page_size = 3; }, "page_size is 3; expected a power of two"},
       {[](Geometry& g) { g.page_size = 0; }, "page_size is 0; expected a power of two"},
       {[](Geometry& g) { g.planes[0].heads = 0; }, "plane 'key' has 0 heads of 8 elements"},

@@ -92,7 +92,7 @@ TEST(KvPool, RefusesSizesThatCannotBe) {
   const auto create = [&](const Geometry& geometry, std::size_t tokens) {
     return KvPool::create({.geometry = geometry, .capacity_tokens = tokens}, arena);
   };
-  EXPECT_TRUE(fails(create({}, 64), ErrorCode::invalid_argument, "no planes"));
+  EXPECT_TRUE(fails(create({}, 64), ErrorCode::invalid_argument, "0 planes"));
   EXPECT_TRUE(fails(create(mha(), 3), ErrorCode::invalid_argument, "3 tokens are 0 pages of 4"));
   EXPECT_TRUE(fails(create(mha(), std::size_t{4} << 32), ErrorCode::invalid_argument,
                     "4294967296 pages of 4; expected 1 to 2^32 - 1"));
@@ -249,7 +249,7 @@ TEST(KvPool, AdoptRefusesWhatDoesNotMatchTheGeometry) {
   };
   constexpr auto kInvalid = ErrorCode::invalid_argument;
   EXPECT_TRUE(adopt(mla(), 6, planes).ok());
-  EXPECT_TRUE(fails(adopt({}, 6, planes), kInvalid, "no planes"));
+  EXPECT_TRUE(fails(adopt({}, 6, planes), kInvalid, "0 planes"));
   EXPECT_TRUE(fails(adopt(mla(), 6, {}), kInvalid, "0 planes of memory are given"));
   EXPECT_TRUE(fails(adopt(mha(), 6, planes), kInvalid, "1 planes of memory are given; the"));
   EXPECT_TRUE(fails(adopt(mla(), 1, planes), kInvalid, "1 pages, the padding page included"));

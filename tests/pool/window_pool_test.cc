@@ -212,7 +212,7 @@ TEST_F(WindowPoolTest, RefusesOptionsThatDoNotMatch) {
   EXPECT_TRUE(fails(create(other), kInvalid, "pages of 8 tokens; the allocator's have 4"));
   other = options_of({0}, {1});
   other.geometry.planes.clear();
-  EXPECT_TRUE(fails(create(other), kInvalid, "no planes"));
+  EXPECT_TRUE(fails(create(other), kInvalid, "0 planes"));
   EXPECT_EQ(arena_.live_blocks(), 0u);
 }
 

@@ -249,8 +249,8 @@ class Lane {
       copy.bus = cuda::Bus::none;
       copy.max_blocks = blocks_inside_;
     }
-    const Status queued = staged ? staging_.queue(plan, *items, task.direction(), streams_[0])
-                                 : cuda::queue_copy(copy, streams_[0]);
+    Status queued = staged ? staging_.queue(plan, *items, task.direction(), streams_[0])
+                           : cuda::queue_copy(copy, streams_[0]);
     if (!queued) return queued;
     return task.record(streams_[0]);
   }
@@ -355,7 +355,7 @@ class CudaCopier final : public Copier {
                                                       : options_.engine_load_bytes);
   }
 
-  Transfer submit(std::shared_ptr<CudaTask> task, std::size_t stream) {
+  Transfer submit(const std::shared_ptr<CudaTask>& task, std::size_t stream) {
     if (task->plan().items.empty()) {
       task->begin();
       task->finish();
