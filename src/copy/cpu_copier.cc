@@ -57,7 +57,6 @@ class Job {
   }
 
   TransferTask& task() const { return *task_; }
-  std::shared_ptr<TransferTask> shared_task() const { return task_; }
   /// Once; false if it was cancelled before.
   bool begin() { return begun_ = begun_ || task_->begin(); }
   bool has_work() const { return next_ < num_units_; }
