@@ -10,24 +10,6 @@
 namespace pando {
 namespace {
 
-// Which of the numbers [0, size) have been named; a bit each.
-class Named {
- public:
-  explicit Named(std::size_t size) : bits_((size + 63) / 64) {}
-  /// False if it was named before.
-  bool add(std::uint64_t number) {
-    const std::uint64_t bit = std::uint64_t{1} << number % 64;
-    std::uint64_t& word = bits_[number / 64];
-    const bool is_new = (word & bit) == 0;
-    word |= bit;
-    return is_new;
-  }
-  bool has(std::uint64_t number) const { return (bits_[number / 64] >> number % 64 & 1) != 0; }
-
- private:
-  std::vector<std::uint64_t> bits_;
-};
-
 Status check_pair(const PagePairs& pages, std::size_t i, PageState expected,
                   std::string_view call) {
   const std::uint32_t device = index_of(pages.device_pages[i]);
@@ -64,15 +46,16 @@ Result<CopyPlan> plan_pages(const PagePairs& pages, Direction direction) {
                 .src = backup ? &pages.device.planes() : &pages.host.planes(),
                 .tokens = geometry.page_size};
   plan.items.reserve(pages.device_pages.size());
-  Named written(backup ? pages.host.num_pages() : pages.device.num_pages());
+  std::vector<bool> written(backup ? pages.host.num_pages() : pages.device.num_pages());
   for (std::size_t i = 0; i < pages.device_pages.size(); ++i) {
     if (Status valid = check_pair(pages, i, expected, call); !valid) return valid.error();
     const std::uint64_t device = index_of(pages.device_pages[i]);
     const std::uint64_t host = index_of(pages.host_pages[i]);
-    if (!written.add(backup ? host : device))
+    if (written[backup ? host : device])
       return make_error(ErrorCode::invalid_argument,
                         "{}: {} page {} is written twice; expected once", call,
                         backup ? "host" : "device", backup ? host : device);
+    written[backup ? host : device] = true;
     plan.items.push_back({(backup ? host : device) * geometry.page_size,
                           (backup ? device : host) * geometry.page_size});
   }
@@ -88,7 +71,7 @@ Result<CopyPlan> plan_move(KvPool& pool, std::span<const SlotId> dst, std::span<
   const auto first = static_cast<std::int64_t>(geometry.page_size);
   CopyPlan plan{.geometry = &geometry, .dst = &pool.planes(), .src = &pool.planes(), .tokens = 1};
   plan.items.reserve(dst.size());
-  Named written(static_cast<std::size_t>(end));
+  std::vector<bool> written(static_cast<std::size_t>(end));
   for (std::size_t i = 0; i < dst.size(); ++i) {
     const std::int64_t to = index_of(dst[i]);
     const std::int64_t from = index_of(src[i]);
@@ -96,13 +79,14 @@ Result<CopyPlan> plan_move(KvPool& pool, std::span<const SlotId> dst, std::span<
       return make_error(ErrorCode::invalid_argument,
                         "move: slot {} to slot {}; expected [0, {}) to [{}, {})", from, to, end,
                         first, end);
-    if (!written.add(static_cast<std::uint64_t>(to)))
+    if (written[static_cast<std::size_t>(to)])
       return make_error(ErrorCode::invalid_argument,
                         "move: slot {} is written twice; expected once", to);
+    written[static_cast<std::size_t>(to)] = true;
     plan.items.push_back({static_cast<std::uint64_t>(to), static_cast<std::uint64_t>(from)});
   }
   for (const CopyItem& item : plan.items)
-    if (written.has(item.src))
+    if (written[item.src])
       return make_error(ErrorCode::invalid_argument,
                         "move: slot {} is both read and written; KvPool::move can do that",
                         item.src);

@@ -115,8 +115,10 @@ Status Staging::queue_part(const CopyPlan& plan, const CopyItem* items,
                            cudaStream_t stream) {
   const std::vector<PlaneMemory> staged = planes_in(part, plan, direction);
   const bool backup = direction == Direction::backup;
-  CopyPlan on_device = plan;
-  (backup ? on_device.dst : on_device.src) = &staged;
+  const CopyPlan on_device{.geometry = plan.geometry,
+                           .dst = backup ? &staged : plan.dst,
+                           .src = backup ? plan.src : &staged,
+                           .tokens = plan.tokens};
   const auto run_kernel = [&] {
     return queue_copy({.plan = &on_device,
                        .items = items,
