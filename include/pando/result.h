@@ -18,7 +18,11 @@ enum class ErrorCode {
   stale_handle,      ///< the node or match has gone, or belongs to another cache
   unavailable,       ///< this cache was built without what the call needs
   in_use,            ///< leases or requests still hold what the call would take away
-  corrupt,           ///< check() found a broken invariant
+  corrupt,           ///< check() found a broken invariant, or bytes are not what was stored
+  not_found,         ///< there is nothing under this name
+  io_error,          ///< a file, device or server failed; the message says how
+  timed_out,         ///< the deadline came first
+  cancelled,         ///< the caller, or a shutdown, called it off
 };
 
 std::string_view to_string(ErrorCode code);

@@ -49,6 +49,14 @@ std::string_view to_string(ErrorCode code) {
       return "in use";
     case ErrorCode::corrupt:
       return "corrupt";
+    case ErrorCode::not_found:
+      return "not found";
+    case ErrorCode::io_error:
+      return "i/o error";
+    case ErrorCode::timed_out:
+      return "timed out";
+    case ErrorCode::cancelled:
+      return "cancelled";
   }
   return "unknown";
 }

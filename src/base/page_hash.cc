@@ -69,6 +69,8 @@ void hash_page_chain(const PageHash* parent, const Token* tokens, std::size_t nu
   }
 }
 
+PageHash digest_of(std::string_view text) { return digest({}, text); }
+
 std::int64_t block_id(const PageHash& hash) {
   std::uint64_t value = 0;
   for (int i = 0; i < 8; ++i) value = value << 8 | hash[static_cast<std::size_t>(i)];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "pando/events.h"
 #include "pando/types.h"
@@ -13,5 +14,8 @@ namespace pando {
 /// num_pages * page_size tokens, one more with `bigram`; none is negative.
 void hash_page_chain(const PageHash* parent, const Token* tokens, std::size_t num_pages,
                      std::size_t page_size, bool bigram, PageHash* out);
+
+/// The plain SHA-256 of a text.
+PageHash digest_of(std::string_view text);
 
 }  // namespace pando

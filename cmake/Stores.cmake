@@ -1,0 +1,32 @@
+# What the storage tier is built with. Each part is on where its library is found, and without it
+# says at run time that it is not there.
+#   PANDO_CONFIG_FILES  options from JSON, TOML and YAML  (nlohmann-json, toml++, yaml-cpp)
+#   PANDO_IO_URING      asynchronous file I/O             (liburing)
+#   PANDO_REDIS         the Redis backend                 (hiredis)
+find_path(NLOHMANN_INCLUDE_DIR nlohmann/json.hpp)
+find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h)
+find_path(YAMLCPP_INCLUDE_DIR yaml-cpp/yaml.h)
+find_path(URING_INCLUDE_DIR liburing.h)
+find_path(HIREDIS_INCLUDE_DIR hiredis/hiredis.h)
+
+function(pando_part name description)  # on if all of the given folders were found
+  set(found ON)
+  foreach(folder IN LISTS ARGN)
+    if(NOT folder)
+      set(found OFF)
+    endif()
+  endforeach()
+  option(${name} "${description}" ${found})
+endfunction()
+pando_part(PANDO_CONFIG_FILES "Read options from JSON, TOML and YAML" "${NLOHMANN_INCLUDE_DIR}"
+           "${TOMLPLUSPLUS_INCLUDE_DIR}" "${YAMLCPP_INCLUDE_DIR}")
+pando_part(PANDO_IO_URING "File store: asynchronous I/O" "${URING_INCLUDE_DIR}")
+pando_part(PANDO_REDIS "Build the Redis store" "${HIREDIS_INCLUDE_DIR}")
+
+# pando_add_stores(target): the sources of store/, or what takes their place. Libraries are linked
+# by name, so that an installed Pando asks its user's linker for them and no package is needed.
+function(pando_add_stores target)
+  target_sources(${target} PRIVATE
+    src/store/key_space.cc
+    src/store/store_batch.cc)
+endfunction()

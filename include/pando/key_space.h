@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of pages in a store. A key is made of the page's hash (which has the whole prefix and the
+// namespace in it) and of everything else that makes bytes mean something: model, rank, component,
+// geometry and layout. So a page of another geometry can never be found. docs/formats.md.
+// Values only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "pando/events.h"
+#include "pando/geometry.h"
+#include "pando/host_pool.h"
+#include "pando/result.h"
+#include "pando/types.h"
+
+namespace pando {
+
+/// Whose pages they are.
+struct StoreScope {
+  std::string model = "default";
+  std::uint32_t tp_rank = 0, tp_size = 1;  ///< of tensor parallelism
+  std::uint32_t pp_rank = 0, pp_size = 1;  ///< of pipeline parallelism
+  /// All tensor ranks have the same bytes (MLA): keys leave the rank out, and rank 0 writes.
+  bool same_on_all_tp_ranks = false;
+
+  Status validate() const;
+};
+
+class KeySpace {
+ public:
+  KeySpace(const StoreScope& scope, const Geometry& geometry, HostLayout layout,
+           ComponentKind component);
+
+  /// "{hash}_{model}[_{tp_rank}_{tp_size}][_{pp_size}_{pp_rank}]_{f|w|s}{fingerprint}", where the
+  /// model has '-' for '/'. At most 255 bytes.
+  std::string key(const PageHash& hash) const;
+  /// As the raw files of SGLang's file store are named, without fingerprint: for importing them.
+  std::string sglang_name(const PageHash& hash) const;
+  const std::string& suffix() const { return suffix_; }
+  /// Whether this rank is the one that writes.
+  bool writes() const { return writes_; }
+
+ private:
+  std::string sglang_suffix_;
+  std::string suffix_;
+  bool writes_;
+};
+
+}  // namespace pando

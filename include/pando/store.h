@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// The storage tier: pages by key, on disk or on other machines. Store is what a cache talks to: it
+// queues calls, runs them on threads of its own, checks every byte that comes back, and gives each
+// call a deadline and a way to cancel. StoreBackend is what keeps the bytes: in memory, in files,
+// in Redis (store_backends.h), or your own, registered by name.
+//
+// A store may fail, lie, be slow or be gone: a page is either returned as it was put, under exactly
+// this key, or it is a miss. Keys come from KeySpace (key_space.h).
+//
+// Calls on a Store may come from any thread. The memory of a page belongs to the call until
+// StoreCall::finished().
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pando/result.h"
+
+namespace pando {
+
+class Config;
+
+/// A page on its way to or from a store: its bytes are `pieces`, one after the other.
+struct StorePage {
+  std::string key;
+  std::vector<std::span<std::byte>> pieces = {};
+
+  std::size_t size_bytes() const;
+};
+
+/// Kept by a backend with the bytes of a page, so that the reader can tell that they are this
+/// page's: a hash of the bytes that begins with the key.
+struct PageTag {
+  std::uint64_t size_bytes = 0;
+  std::uint64_t checksum_low = 0;
+  std::uint64_t checksum_high = 0;
+
+  friend bool operator==(const PageTag&, const PageTag&) = default;
+};
+PageTag make_page_tag(const StorePage& page);
+
+/// What became of one page of a call.
+enum class PageOutcome : std::uint8_t {
+  pending,  ///< nothing yet; at the end of a call: it was called off before this page
+  done,     ///< there; read and verified; written; removed
+  missing,  ///< the store does not have it
+  damaged,  ///< what the store has is not what was put; it has been set aside
+  failed,   ///< see StoreCall::status
+};
+std::string_view to_string(PageOutcome outcome);
+
+/// The pages of one call, as the backend works through them. It reports each page once, in any
+/// order, from the thread that called it; pages it does not report when it returns have failed.
+class StoreBatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+  enum class Kind : std::uint8_t { exists, get, put, remove, clear };
+
+  StoreBatch(Kind kind, std::vector<StorePage> pages, Clock::time_point deadline);
+
+  Kind kind() const { return kind_; }
+  std::size_t size() const { return pages_.size(); }
+  const StorePage& page(std::size_t i) const { return pages_[i]; }
+  /// Of a put: what to keep with the bytes. Reads them all, so ask when the page is next, while
+  /// earlier ones are on their way.
+  PageTag tag(std::size_t i) const { return make_page_tag(pages_[i]); }
+
+  /// exists: it is there. put: it will be found from now on. remove: it is gone, or never was.
+  void done(std::size_t i);
+  /// get: all pieces are filled, and this was kept with them. False: they are not what was put;
+  /// the page counts as damaged, and the backend should not keep it.
+  bool arrived(std::size_t i, const PageTag& tag);
+  void missing(std::size_t i);
+  void damaged(std::size_t i);
+  void failed(std::size_t i, std::string_view why);
+
+  /// Called off or past its deadline: return soon and leave the rest.
+  bool stopped() const { return cancelled() || Clock::now() >= deadline_; }
+  Clock::time_point deadline() const { return deadline_; }
+
+  // For the Store and the holders of a StoreCall.
+  bool cancelled() const { return cancelled_.load(std::memory_order_acquire); }
+  void cancel() { cancelled_.store(true, std::memory_order_release); }
+  PageOutcome outcome(std::size_t i) const { return outcomes_[i].load(std::memory_order_acquire); }
+  /// Pages done, counted from the first up to one that is not.
+  std::size_t num_leading() const { return leading_.load(std::memory_order_acquire); }
+  bool finished() const { return finished_.load(std::memory_order_acquire); }
+  /// Once, when nobody touches the pages any more. Pages without a report have failed, or stay
+  /// pending where the call was stopped.
+  void finish(Status status);
+  void wait();
+  bool wait_until(Clock::time_point time);
+  /// The first error; only when finished.
+  const Status& status() const { return status_; }
+
+ private:
+  void report(std::size_t i, PageOutcome outcome);
+
+  const Kind kind_;
+  const std::vector<StorePage> pages_;
+  const Clock::time_point deadline_;
+  std::unique_ptr<std::atomic<PageOutcome>[]> outcomes_;
+  std::atomic<std::size_t> leading_ = 0;
+  std::atomic<bool> cancelled_ = false;
+  std::atomic<bool> finished_ = false;
+  Status status_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+/// What a backend tells of itself.
+struct BackendStats {
+  std::uint64_t num_pages = 0;       ///< held now, as far as it knows
+  std::uint64_t size_bytes = 0;      ///< of these
+  std::uint64_t capacity_bytes = 0;  ///< 0: no limit of its own
+  std::uint64_t evicted_pages = 0;   ///< to stay within the capacity, since it was opened
+  std::uint64_t damaged_pages = 0;   ///< found and set aside
+  std::uint64_t foreign_files = 0;   ///< found beside its own, left alone or set aside
+  std::uint64_t reconnects = 0;      ///< to servers
+};
+
+struct StoredPage {
+  std::string key;
+  std::uint64_t size_bytes = 0;
+};
+
+/// A plug point. Calls come from several threads at once, but each from one that may block. They
+/// return soon after StoreBatch::stopped(), and touch no page after they have returned.
+class StoreBackend {
+ public:
+  virtual ~StoreBackend() = default;
+  virtual std::string_view name() const = 0;
+
+  virtual void exists(StoreBatch& batch) = 0;
+  virtual void get(StoreBatch& batch) = 0;
+  /// A page that is there already may be kept as it is.
+  virtual void put(StoreBatch& batch) = 0;
+  virtual void remove(StoreBatch& batch) = 0;
+  /// Everything that this store has put, by whichever process.
+  virtual Status clear() = 0;
+  /// All pages, in any order, until `visit` returns false.
+  virtual Status list(const std::function<bool(const StoredPage&)>& visit) = 0;
+  virtual BackendStats stats() const = 0;
+};
+
+struct StoreOptions {
+  std::size_t num_read_threads = 1;  ///< exists and get
+  std::size_t num_write_threads = 1;
+  std::size_t max_queued_pages = 16384;  ///< in each of the two queues; a call beyond is refused
+  std::chrono::milliseconds timeout = std::chrono::seconds(30);  ///< of calls that give none
+
+  Status validate() const;
+};
+
+/// Totals since the store was opened. Pages of calls that were stopped are in neither column.
+struct StoreStats {
+  std::uint64_t read_pages = 0, read_bytes = 0;
+  std::uint64_t written_pages = 0, written_bytes = 0;
+  std::uint64_t missing_pages = 0;  ///< asked for by get
+  std::uint64_t damaged_pages = 0;
+  std::uint64_t failed_pages = 0;
+  std::uint64_t timed_out_calls = 0;
+  std::uint64_t cancelled_calls = 0;
+  std::uint64_t refused_calls = 0;  ///< the queue was full
+  std::uint64_t read_ns = 0;        ///< spent inside get and put of the backend
+  std::uint64_t write_ns = 0;
+  BackendStats backend;
+};
+
+/// A call under way. Copies name the same call; dropping them does not stop it.
+class StoreCall {
+ public:
+  explicit StoreCall(std::shared_ptr<StoreBatch> batch) : batch_(std::move(batch)) {}
+
+  bool finished() const { return batch_->finished(); }
+  /// Blocks until finished; the first error, timed_out or cancelled among them. Missing and damaged
+  /// pages are no error.
+  Status wait() const;
+  /// The backend stops soon, and the call is finished then.
+  void cancel() const { batch_->cancel(); }
+  std::size_t size() const { return batch_->size(); }
+  PageOutcome outcome(std::size_t i) const { return batch_->outcome(i); }
+  /// Pages done, counted from the first up to one that is not; grows while the call runs.
+  std::size_t num_leading() const { return batch_->num_leading(); }
+
+ private:
+  std::shared_ptr<StoreBatch> batch_;
+};
+
+class Store {
+ public:
+  static Result<std::unique_ptr<Store>> open(std::unique_ptr<StoreBackend> backend,
+                                             const StoreOptions& options = {});
+  /// Cancels what is queued and waits for what runs.
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  using Timeout = std::optional<std::chrono::milliseconds>;
+  Result<StoreCall> exists(std::vector<std::string> keys, Timeout timeout = {});
+  Result<StoreCall> get(std::vector<StorePage> pages, Timeout timeout = {});
+  Result<StoreCall> put(std::vector<StorePage> pages, Timeout timeout = {});
+  Result<StoreCall> remove(std::vector<std::string> keys, Timeout timeout = {});
+  /// Behind the writes that are queued.
+  Result<StoreCall> clear(Timeout timeout = {});
+
+  StoreStats stats() const;
+  StoreBackend& backend();
+
+ private:
+  struct Impl;
+  explicit Store(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Makes a backend from its options.
+using StoreFactory = std::function<Result<std::unique_ptr<StoreBackend>>(const Config&)>;
+
+/// Names are unique; "memory", "file" and "redis" are there from the start. From any thread.
+Status register_store(std::string name, StoreFactory factory);
+std::vector<std::string> registered_stores();
+Result<std::unique_ptr<StoreBackend>> make_store_backend(std::string_view name,
+                                                         const Config& config);
+
+}  // namespace pando
