@@ -64,8 +64,8 @@ PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<Evi
       states(state_pool) {
   if (!o.events) return;
   events.emplace(o.page_size, o.bigram ? 1 : 0);
-  index.on_removed = [this](const Node& node, std::uint32_t first, std::uint32_t n) {
-    events->removed(Medium::device, {index.hashes(node) + first, n});
+  index.on_removed = [this](Medium from, const Node& node, std::uint32_t first, std::uint32_t n) {
+    events->removed(from, {index.hashes(node) + first, n});
   };
 }
 

@@ -121,7 +121,7 @@ Result<Lease> PrefixCache::lock(const Match& match) {
                         id.index);
   }
   const auto page = static_cast<std::uint32_t>(match.length / index.page_size());
-  if ((node != kNoNode && !index.is_valid_end(node)) ||
+  if ((node != kNoNode && !index.is_valid_end(node, RadixIndex::Reach::device)) ||
       (partial != kNoNode && !index.has_window(partial, page)))
     return make_error(ErrorCode::stale_handle,
                       "lock: the window or snapshot of this match has been evicted since; match "

@@ -55,7 +55,7 @@ Result<Match> PrefixCache::match(const Key& key, std::span<SlotId> slots) {
       key.tokens.size(), match.agreed_length + page_size + (impl_->options.bigram ? 1 : 0));
   if (Status s = refuse_negative(key.tokens, match.agreed_length, looked_at, "match"); !s)
     return s.error();
-  const RadixIndex::Cursor cursor = index.valid_end(walked);
+  const RadixIndex::Cursor cursor = index.valid_end(walked, RadixIndex::Reach::device);
   match.length = cursor.pages * page_size;
   match.end = impl_->match_end(key, walked, cursor);
   if (cursor.node == kNoNode) return match;
@@ -82,7 +82,9 @@ MatchEnd PrefixCache::Impl::match_end(const Key& key, const RadixIndex::Cursor& 
   const std::size_t num_pages = index.num_pages(key);
   if (walked.node == kNoNode) return MatchEnd::namespace_unknown;
   if (valid.pages < walked.pages) {
-    const bool window_reaches = index.valid_end(walked, /*with_state=*/false).pages == walked.pages;
+    const bool window_reaches =
+        index.valid_end(walked, RadixIndex::Reach::host, /*with_state=*/false).pages ==
+        walked.pages;
     return window_reaches ? MatchEnd::no_snapshot : MatchEnd::window_gone;
   }
   if (walked.pages < num_pages) return MatchEnd::no_such_child;
@@ -93,7 +95,8 @@ MatchEnd PrefixCache::Impl::match_end(const Key& key, const RadixIndex::Cursor& 
 std::size_t PrefixCache::probe(const Key& key) const {
   const RadixIndex& index = impl_->index;
   if (impl_->options.disabled) return 0;
-  return index.valid_end(index.descend(key, nullptr)).pages * index.page_size();
+  return index.valid_end(index.descend(key, nullptr), RadixIndex::Reach::device).pages *
+         index.page_size();
 }
 
 void PrefixCache::probe(std::span<const Key> keys, std::span<std::size_t> lengths) const {
@@ -169,7 +172,7 @@ std::vector<KvEvent> PrefixCache::take_events() {
 }
 
 Status PrefixCache::check() const {
-  if (Status s = impl_->index.check(impl_->num_locks, impl_->num_snapshot_locks); !s) return s;
+  if (Status s = impl_->index.check({impl_->num_locks, impl_->num_snapshot_locks, 0}); !s) return s;
   if (Status s = impl_->ledger.check(impl_->index.all_pages()); !s) return s;
   if (Status s = impl_->check_windows(); !s) return s;
   return impl_->check_snapshots();

@@ -4,7 +4,8 @@
 // here, so that a walk touches one cache line per node.
 //
 // Invariant: a node other than a root covers num_pages >= 1 pages of its segment; a root covers
-// none and stands for a namespace. Index 0 is no node.
+// none and stands for a namespace. It is on the device, on the host, or on both. Index 0 is no
+// node.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,7 @@ struct alignas(kCacheLine) Node {
   std::uint32_t num_pages = 0;
   std::uint32_t num_children = 0;
   const Token* tokens = nullptr;   // first token of the edge, inside the segment
-  std::uint32_t* pages = nullptr;  // first device page of the edge, inside the segment
+  std::uint32_t* pages = nullptr;  // first device page, inside the segment; nullptr: host only
   Segment* segment = nullptr;      // counted; nullptr for a root
   std::uint32_t offset_pages = 0;  // where in the segment
   std::uint32_t locks = 0;         // own leases + children with locks > 0
@@ -55,13 +56,37 @@ struct alignas(kCacheLine) Node {
   std::uint32_t children = 0;   // branch link: the root of the branch index over its children
   std::uint32_t end_pages = 0;  // pages from the root to its end
   std::unique_ptr<NamespaceInfo> info;  // roots only
+  std::uint32_t device_children = 0;    // children that are on the device
+  std::uint32_t host_locks = 0;         // own holds + children with host_locks > 0
   bool in_order = false;
+  bool in_host_order = false;
+  bool in_mirrors = false;
+  bool on_host = false;     // has a host copy
+  bool backing_up = false;  // a copy to the host is under way
   bool live = false;
 
   bool is_root() const { return info != nullptr; }
+  bool on_device() const { return pages != nullptr; }
   std::uint32_t begin_pages() const { return end_pages - num_pages; }
-  /// Evicted first: nothing below, nobody holds it.
-  bool is_candidate() const { return num_children == 0 && locks == 0 && !is_root(); }
+  /// May leave the device: nothing below is on it, nobody holds it there. Without a host copy, what
+  /// is below on the host would go too, so nobody may hold that.
+  bool is_candidate() const {
+    return device_children == 0 && locks == 0 && on_device() && (on_host || host_locks == 0);
+  }
+  /// May leave the host, and with it the tree.
+  bool is_host_candidate() const { return num_children == 0 && is_host_evictable(); }
+  /// Counts as room on the host: not elsewhere, not held.
+  bool is_host_evictable() const {
+    return on_host && !on_device() && locks == 0 && host_locks == 0;
+  }
+  /// May lose its host copy and stay on the device.
+  bool is_mirror() const {
+    return is_candidate() && on_host && num_children == 0 && host_locks == 0;
+  }
+  /// Nobody holds it on any tier, and nothing is below it.
+  bool is_free_leaf() const {
+    return num_children == 0 && locks == 0 && host_locks == 0 && !is_root();
+  }
 };
 static_assert(sizeof(Node) == 2 * kCacheLine);
 

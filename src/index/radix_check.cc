@@ -55,7 +55,7 @@ std::vector<PageId> RadixIndex::all_pages() const {
   while (!todo.empty()) {
     const NodeIndex i = todo.back();
     todo.pop_back();
-    for (std::uint32_t p = 0; p < nodes_[i].num_pages; ++p)
+    for (std::uint32_t p = 0; nodes_[i].on_device() && p < nodes_[i].num_pages; ++p)
       out.push_back(PageId{nodes_[i].pages[p]});
     const std::size_t first = todo.size();
     branches_.for_each_child(i, [&](NodeIndex child) { todo.push_back(child); });
@@ -83,10 +83,18 @@ std::string RadixIndex::dump() const {
     } else {
       text += fmt::format("{:{}}[{}, {}) tokens{} pages{} locks {} hits {} priority {} used {}{}",
                           "", 2 * depth, begin, end, first_few(node.tokens, end - begin),
-                          first_few(node.pages, node.num_pages), node.locks, node.hits,
-                          node.priority, node.last_access, node.in_order ? " evictable" : "");
+                          node.on_device() ? first_few(node.pages, node.num_pages) : " none",
+                          node.locks, node.hits, node.priority, node.last_access,
+                          node.in_order ? " evictable" : "");
       if (window_) text += describe(*window_, i, "window", "tombstone");
       if (state_) text += describe(*state_, i, "snapshot", "no snapshot");
+      if (node.on_host) {
+        text += fmt::format(" | host pages{} locks {}{}",
+                            first_few(node.segment->host.get() + node.offset_pages, node.num_pages),
+                            node.host_locks, node.in_host_order ? " evictable" : "");
+        if (host_window_) text += describe(*host_window_, i, "host window", "no host window");
+        if (host_state_) text += describe(*host_state_, i, "host snapshot", "no host snapshot");
+      }
       text += '\n';
     }
     const std::size_t first = todo.size();
@@ -103,6 +111,10 @@ std::string RadixIndex::dump() const {
   text += line(ComponentKind::full, "tokens");
   if (window_) text += "; " + line(ComponentKind::window, "window tokens");
   if (state_) text += "; " + line(ComponentKind::state, "snapshots");
+  if (host_) {
+    const Sizes s = host_sizes(ComponentKind::full);
+    text += fmt::format("; {} pages on the host, {} evictable", s.total, s.evictable);
+  }
   return text + fmt::format(", {} nodes\n", num_nodes());
 }
 
@@ -112,12 +124,14 @@ Status RadixIndex::check_node(NodeIndex index, std::size_t* own_locks) const {
   const Node& node = nodes_[index];
   std::size_t children = 0;
   std::size_t locked_children = 0;
+  std::size_t device_children = 0;
   const Node* previous = nullptr;
   Status status;
   branches_.for_each_child(index, [&](NodeIndex c) {
     const Node& child = nodes_[c];
     ++children;
     locked_children += child.locks > 0 ? 1 : 0;
+    device_children += child.on_device() ? 1 : 0;
     if (child.parent != index) status = broken("node {} is not under its parent {}", c, index);
     if (previous != nullptr &&
         !std::lexicographical_compare(previous->tokens, previous->tokens + page_size_ + overlap_,
@@ -128,8 +142,9 @@ Status RadixIndex::check_node(NodeIndex index, std::size_t* own_locks) const {
     previous = &child;
   });
   if (!status) return status;
-  if (children != node.num_children)
-    return broken("node {} counts {} children, has {}", index, node.num_children, children);
+  if (children != node.num_children || device_children != node.device_children)
+    return broken("node {} counts {} children, {} on the device; has {} and {}", index,
+                  node.num_children, node.device_children, children, device_children);
   if (node.is_root() ? children == 0 : node.num_pages == 0)
     return broken("node {} is empty", index);
 
@@ -147,7 +162,7 @@ Status RadixIndex::check_node(NodeIndex index, std::size_t* own_locks) const {
   *own_locks += node.locks - locked_children;
   if (node.in_order != node.is_candidate())
     return broken("node {} is {}in the eviction order", index, node.in_order ? "" : "not ");
-  if (node.in_order && node.order_key != policy_->key(stats(node)))
+  if ((node.in_order || node.in_host_order) && node.order_key != policy_->key(stats(node)))
     return broken("node {} has an old eviction key", index);
   if (with_hashes_) {
     std::vector<PageHash> expected(node.num_pages);
@@ -200,7 +215,7 @@ Status RadixIndex::check_component(const Component& component, const char* name)
       status = broken("node {} is {}in the {} order", i, side.in_order ? "" : "not ", name);
     if (side.in_order && side.key != policy_->key(stats(node)))
       status = broken("node {} has an old key in the {} order", i, name);
-    if (side.locks > 0 && (!side.present || node.locks == 0))
+    if (side.locks > 0 && (!side.present || node.locks + node.host_locks == 0))
       status = broken("node {} has {} {} locks and {} locks", i, side.locks, name, node.locks);
   });
   if (!status) return status;
@@ -249,7 +264,60 @@ Status RadixIndex::check_snapshots(std::size_t num_state_locks) const {
   return {};
 }
 
-Status RadixIndex::check(std::size_t num_locks, std::size_t num_state_locks) const {
+// Every node is somewhere, what is on the device is the top of the tree, and the host's order and
+// tallies are those of its nodes.
+Status RadixIndex::check_tiers(const Holds& holds) const {
+  std::size_t pages = 0, evictable = 0, leaves = 0, mirrors = 0;
+  std::unordered_map<NodeIndex, std::size_t> locked_children;
+  std::size_t own_locks = 0;
+  Status status;
+  for_each_node([&](NodeIndex i, const Node& node) {
+    const Node& parent = nodes_[node.parent];
+    if (!node.on_device() && !node.on_host) status = broken("node {} is on no tier", i);
+    if (node.on_device() && !parent.is_root() && !parent.on_device())
+      status = broken("node {} is on the device, its parent {} is not", i, node.parent);
+    if (!host_ && (node.on_host || node.host_locks > 0))
+      status = broken("node {} is on a host that is not there", i);
+    if (!node.on_device() && (has_snapshot(i) || (window_ && window_->has(i))))
+      status = broken("node {} has a component on the device, where it is not", i);
+    if (!node.on_host && (has_host_window(i) || has_host_snapshot(i)))
+      status = broken("node {} has a component on the host, where it is not", i);
+    if (node.in_host_order != node.is_host_candidate() ||
+        node.in_mirrors != (host_ && node.is_mirror()))
+      status = broken("node {} is {}in the host order and {}among the mirrors", i,
+                      node.in_host_order ? "" : "not ", node.in_mirrors ? "" : "not ");
+    pages += node.on_host ? node.num_pages : 0;
+    evictable += node.is_host_evictable() ? node.num_pages : 0;
+    leaves += node.in_host_order ? 1 : 0;
+    mirrors += node.in_mirrors ? 1 : 0;
+    own_locks += node.host_locks;
+    if (node.host_locks > 0 && !parent.is_root()) ++locked_children[node.parent];
+    const bool locked = node.host_locks > 0;
+    for (const auto* component : {&host_window_, &host_state_}) {
+      if (*component && (**component)[i].present && ((**component)[i].locks > 0) != locked)
+        status = broken("node {} is held on the host, a component of it is not", i);
+    }
+  });
+  for (const auto& [i, locked] : locked_children) {
+    if (nodes_[i].host_locks < locked)
+      status =
+          broken("node {} has {} host locks and {} held children", i, nodes_[i].host_locks, locked);
+    own_locks -= locked;
+  }
+  if (!status) return status;
+  if (own_locks != holds.host_locks)
+    return broken("{} host locks, {} holds", own_locks, holds.host_locks);
+  if (pages != host_pages_ || evictable != host_evictable_pages_)
+    return broken("{} pages on the host and {} evictable, counted {} and {}", pages, evictable,
+                  host_pages_, host_evictable_pages_);
+  if (leaves != host_order_.size() || mirrors != mirror_order_.size())
+    return broken("{} leaves and {} mirrors on the host, their orders hold {} and {}", leaves,
+                  mirrors, host_order_.size(), mirror_order_.size());
+  if (Status s = host_order_.check(); !s) return s;
+  return mirror_order_.check();
+}
+
+Status RadixIndex::check(const Holds& holds) const {
   std::size_t evictable = 0;
   std::size_t locked = 0;
   std::size_t own_locks = 0;
@@ -261,8 +329,9 @@ Status RadixIndex::check(std::size_t num_locks, std::size_t num_state_locks) con
     if (!node.live) continue;
     ++live;
     if (Status s = check_node(i, &own_locks); !s) return s;
-    (node.locks > 0 ? locked : evictable) += node.num_pages;
     candidates += node.in_order ? 1 : 0;
+    if (!node.on_device()) continue;
+    (node.locks > 0 ? locked : evictable) += node.num_pages;
     for (std::uint32_t p = 0; p < node.num_pages; ++p) {
       if (!owned.insert(node.pages[p]).second)
         return broken("page {} is in the tree twice, second in node {}", node.pages[p], i);
@@ -274,7 +343,7 @@ Status RadixIndex::check(std::size_t num_locks, std::size_t num_state_locks) con
   if (evictable != evictable_pages_ || locked != protected_pages_)
     return broken("{} pages evictable and {} protected, counted {} and {}", evictable, locked,
                   evictable_pages_, protected_pages_);
-  if (own_locks != num_locks) return broken("{} locks, {} leases", own_locks, num_locks);
+  if (own_locks != holds.locks) return broken("{} locks, {} leases", own_locks, holds.locks);
   if (candidates != order_.size())
     return broken("{} evictable leaves, eviction order holds {}", candidates, order_.size());
   if (Status s = order_.check(); !s) return s;
@@ -284,7 +353,14 @@ Status RadixIndex::check(std::size_t num_locks, std::size_t num_state_locks) con
   }
   if (state_) {
     if (Status s = check_component(*state_, "state"); !s) return s;
-    if (Status s = check_snapshots(num_state_locks); !s) return s;
+    if (Status s = check_snapshots(holds.state_locks); !s) return s;
+  }
+  if (Status s = check_tiers(holds); !s) return s;
+  if (host_window_) {
+    if (Status s = check_component(*host_window_, "host window"); !s) return s;
+  }
+  if (host_state_) {
+    if (Status s = check_component(*host_state_, "host state"); !s) return s;
   }
   return check_segments();
 }

@@ -12,6 +12,9 @@ void RadixIndex::Released::clear() {
   pages.clear();
   window_pages.clear();
   snapshots.clear();
+  host_pages.clear();
+  host_window_pages.clear();
+  host_snapshots.clear();
 }
 
 // ---- Locks -------------------------------------------------------------------------------------
@@ -22,7 +25,7 @@ void RadixIndex::lock(NodeIndex index) {
     if (node.locks++ != 0) return;  // everything above is locked already
     evictable_pages_ -= node.num_pages;
     protected_pages_ += node.num_pages;
-    if (node.in_order) leave_order(i);
+    leave_order(i);
   }
 }
 
@@ -30,10 +33,13 @@ void RadixIndex::unlock(NodeIndex index, Released& out) {
   for (NodeIndex i = index; !nodes_[i].is_root(); i = nodes_[i].parent) {
     Node& node = nodes_[i];
     PANDO_CHECK(node.locks > 0, "unlock of node {}, which is not locked", i);
-    if (--node.locks != 0) break;
-    protected_pages_ -= node.num_pages;
-    evictable_pages_ += node.num_pages;
-    enter_order(i);
+    if (node.locks != 1) {
+      --node.locks;
+      break;
+    }
+    retire(i);  // a failed load may have taken it off the device meanwhile
+    node.locks = 0;
+    admit(i);
   }
   Evicted ignored;
   if (is_bare_leaf(index)) drop_leaf(index, out, ignored);
@@ -85,18 +91,48 @@ NodeStats RadixIndex::stats(const Node& node) const {
           .num_tokens = static_cast<std::uint32_t>(node.num_pages * page_size_)};
 }
 
+// The host copy of the node that the device will evict last is needed last.
+static EvictionKey last_first(const EvictionKey& key) { return {~key.major, ~key.minor}; }
+
 void RadixIndex::enter_order(NodeIndex index) {
   Node& node = nodes_[index];
-  if (!node.is_candidate()) return;
+  const bool leaves_device = node.is_candidate();
+  const bool leaves_host = host_ && node.is_host_candidate();
+  if (!leaves_device && !leaves_host) return;
   node.order_key = policy_->key(stats(node));
-  node.in_order = true;
-  order_.insert(node.order_key, index);
+  node.in_order = leaves_device;
+  node.in_host_order = leaves_host;
+  node.in_mirrors = host_ && node.is_mirror();
+  if (node.in_order) order_.insert(node.order_key, index);
+  if (node.in_host_order) host_order_.insert(node.order_key, index);
+  if (node.in_mirrors) mirror_order_.insert(last_first(node.order_key), index);
 }
 
 void RadixIndex::leave_order(NodeIndex index) {
   Node& node = nodes_[index];
-  order_.erase(node.order_key, index);
-  node.in_order = false;
+  if (node.in_order) order_.erase(node.order_key, index);
+  if (node.in_host_order) host_order_.erase(node.order_key, index);
+  if (node.in_mirrors) mirror_order_.erase(last_first(node.order_key), index);
+  node.in_order = node.in_host_order = node.in_mirrors = false;
+}
+
+void RadixIndex::retire(NodeIndex index) {
+  leave_order(index);
+  const Node& node = nodes_[index];
+  if (node.on_device()) (node.locks > 0 ? protected_pages_ : evictable_pages_) -= node.num_pages;
+  if (!node.on_host) return;
+  host_pages_ -= node.num_pages;
+  if (node.is_host_evictable()) host_evictable_pages_ -= node.num_pages;
+}
+
+void RadixIndex::admit(NodeIndex index) {
+  const Node& node = nodes_[index];
+  if (node.on_device()) (node.locks > 0 ? protected_pages_ : evictable_pages_) += node.num_pages;
+  if (node.on_host) {
+    host_pages_ += node.num_pages;
+    if (node.is_host_evictable()) host_evictable_pages_ += node.num_pages;
+  }
+  enter_order(index);
 }
 
 void RadixIndex::place_components(NodeIndex index) {
@@ -104,14 +140,20 @@ void RadixIndex::place_components(NodeIndex index) {
   const EvictionKey key = policy_->key(stats(node));
   if (window_) window_->place(index, node, key);
   if (state_) state_->place(index, node, key);
+  if (host_window_) host_window_->place(index, node, key);
+  if (host_state_) host_state_->place(index, node, key);
 }
 
 void RadixIndex::place_path(NodeIndex end) {
-  for (NodeIndex i = end; !nodes_[i].is_root(); i = nodes_[i].parent) place_components(i);
+  for (NodeIndex i = end; !nodes_[i].is_root(); i = nodes_[i].parent) {
+    if (host_ && i != end) enter_order(i);
+    if (has_components()) place_components(i);
+  }
 }
 
 bool RadixIndex::is_bare_leaf(NodeIndex index) const {
-  return nodes_[index].is_candidate() && (!has_window(index) || (state_ && !state_->has(index)));
+  if (!has_components() || !nodes_[index].is_free_leaf()) return false;
+  return !window_in_reach(index, Reach::host) || (state_ && !snapshot_in_reach(index, Reach::host));
 }
 
 // ---- Evicting ----------------------------------------------------------------------------------
@@ -155,14 +197,13 @@ void RadixIndex::evict_leaves(const Goal& goal, bool whole_nodes, Released& out,
     prefetch_victims(order_);
     const std::size_t missing = goal.pages - evicted.pages;
     const std::uint32_t num_pages = nodes_[index].num_pages;
-    if (whole_nodes || state_ || num_pages <= missing) {
-      drop_leaf(index, out, evicted);
+    const bool whole = whole_nodes || state_ || num_pages <= missing;
+    const std::uint32_t keep = whole ? 0 : num_pages - static_cast<std::uint32_t>(missing);
+    if (host_ && leave_to_host(index, keep, out, evicted)) continue;
+    if (keep == 0 || nodes_[index].num_children > 0) {
+      drop_from_device(index, out, evicted);
     } else {
-      const std::uint32_t keep = num_pages - static_cast<std::uint32_t>(missing);
-      leave_order(index);
-      if (window_) window_->leave(index, nodes_[index]);
-      release_tail(index, keep, out, evicted);
-      trim(index, keep);
+      trim(index, keep, out, evicted);
     }
   }
 }
@@ -173,7 +214,7 @@ void RadixIndex::evict_window(const Goal& goal, Released& out, Evicted& evicted)
     prefetch_victims(window_->order());
     const Node& node = nodes_[index];
     if (node.is_candidate()) {
-      drop_leaf(index, out, evicted);
+      leave_device(index, out, evicted);
     } else {
       for (std::uint32_t i = 0; i < node.num_pages; ++i)
         out.window_pages.push_back(PageId{node.pages[i]});
@@ -187,10 +228,34 @@ void RadixIndex::evict_snapshots(const Goal& goal, Released& out, Evicted& evict
   while (evicted.snapshots < goal.snapshots && !state_->order().empty()) {
     const NodeIndex index = state_->order().front();
     if (nodes_[index].is_candidate()) {
-      drop_leaf(index, out, evicted);
+      leave_device(index, out, evicted);
     } else {
       drop_snapshot(index, out);
       ++evicted.snapshots;
+    }
+  }
+}
+
+RadixIndex::Evicted RadixIndex::evict_host(const Goal& goal, bool mirrors_first, Released& out) {
+  Evicted evicted;
+  while (mirrors_first && evicted.host_pages < goal.pages && !mirror_order_.empty())
+    drop_host_copy(mirror_order_.front(), out, evicted);
+  evict_host_leaves(goal.pages, out, evicted);
+  if (host_window_) evict_host_window(goal.window_pages, out, evicted);
+  if (host_state_) evict_host_snapshots(goal.snapshots, out, evicted);
+  return evicted;
+}
+
+void RadixIndex::evict_host_leaves(std::size_t goal, Released& out, Evicted& evicted) {
+  while (evicted.host_pages < goal && !host_order_.empty()) {
+    const NodeIndex index = host_order_.front();
+    prefetch_victims(host_order_);
+    const std::size_t missing = goal - evicted.host_pages;
+    const std::uint32_t num_pages = nodes_[index].num_pages;
+    if (host_state_ || num_pages <= missing) {
+      drop_leaf(index, out, evicted);
+    } else {
+      trim(index, num_pages - static_cast<std::uint32_t>(missing), out, evicted);
     }
   }
 }
@@ -200,37 +265,56 @@ void RadixIndex::drop_snapshot(NodeIndex index, Released& out) {
   state_->drop(index, nodes_[index]);
 }
 
-// The pages of a leaf from `keep` on are on their way out, with the window side they have.
+// The device pages of a node from `keep` on are on their way out, with the window side they have.
+// The caller has retired the node.
 void RadixIndex::release_tail(NodeIndex index, std::uint32_t keep, Released& out,
                               Evicted& evicted) {
   const Node& node = nodes_[index];
+  if (!node.on_device()) return;
   const std::uint32_t gone = node.num_pages - keep;
   for (std::uint32_t i = keep; i < node.num_pages; ++i) out.pages.push_back(PageId{node.pages[i]});
-  if (on_removed) on_removed(node, keep, gone);
-  evictable_pages_ -= gone;
+  if (on_removed) on_removed(Medium::device, node, keep, gone);
   evicted.pages += gone;
   if (!window_ || !window_->has(index)) return;
   evicted.window_pages += gone;
   if (keep > 0) window_->trim(gone);
 }
 
+// A node that may leave the device does so, to the host if it has a copy there or gets one.
+void RadixIndex::leave_device(NodeIndex index, Released& out, Evicted& evicted) {
+  if (!host_ || !leave_to_host(index, 0, out, evicted)) drop_from_device(index, out, evicted);
+}
+
+// It is not to stay anywhere, so neither is what hangs below it on the host.
+void RadixIndex::drop_from_device(NodeIndex index, Released& out, Evicted& evicted) {
+  if (nodes_[index].num_children > 0) drop_children(index, out, evicted);
+  drop_leaf(index, out, evicted);
+}
+
 // The leaf goes with all it has, and so do tombstones above that it leaves without children.
 void RadixIndex::drop_leaf(NodeIndex leaf, Released& out, Evicted& evicted) {
   while (leaf != kNoNode) {
-    if (nodes_[leaf].in_order) leave_order(leaf);
-    release_tail(leaf, 0, out, evicted);
-    if (window_ && window_->has(leaf)) window_->drop(leaf, nodes_[leaf]);
-    if (has_snapshot(leaf)) {
-      drop_snapshot(leaf, out);
-      ++evicted.snapshots;
-    }
-    ++evicted.nodes;
-    const NodeIndex parent = remove_leaf(leaf);
+    const NodeIndex parent = drop_one(leaf, out, evicted);
     if (parent == kNoNode) return;
+    leave_order(parent);
     const bool goes_too = is_bare_leaf(parent);
     if (!goes_too) enter_order(parent);
     leaf = goes_too ? parent : kNoNode;
   }
+}
+
+// Returns the parent, if it is not a root.
+NodeIndex RadixIndex::drop_one(NodeIndex leaf, Released& out, Evicted& evicted) {
+  retire(leaf);
+  release_tail(leaf, 0, out, evicted);
+  if (window_ && window_->has(leaf)) window_->drop(leaf, nodes_[leaf]);
+  if (has_snapshot(leaf)) {
+    drop_snapshot(leaf, out);
+    ++evicted.snapshots;
+  }
+  if (nodes_[leaf].on_host) drop_host_side(leaf, out, evicted);
+  ++evicted.nodes;
+  return remove_leaf(leaf);
 }
 
 // Returns the parent, if it is not a root.
@@ -241,6 +325,7 @@ NodeIndex RadixIndex::remove_leaf(NodeIndex index) {
   children_.erase(node.hash, index);
   branches_.erase(index);
   --nodes_[parent].num_children;
+  if (node.on_device()) --nodes_[parent].device_children;
   segment->live_pages -= node.num_pages;
   if (segment->refs > 1) {  // shared, then the parent holds what is before
     const bool mostly_dead = segment->live_pages * 2 < segment->num_pages;
@@ -255,15 +340,21 @@ NodeIndex RadixIndex::remove_leaf(NodeIndex index) {
   return kNoNode;
 }
 
-void RadixIndex::trim(NodeIndex index, std::uint32_t keep_pages) {
+// A leaf that is on one tier, of which it keeps the first pages.
+void RadixIndex::trim(NodeIndex index, std::uint32_t keep_pages, Released& out, Evicted& evicted) {
   Node& node = nodes_[index];
   Segment* segment = node.segment;
+  retire(index);
+  if (window_) window_->leave(index, node);
+  if (host_window_) host_window_->leave(index, node);
+  release_tail(index, keep_pages, out, evicted);
+  release_host_tail(index, keep_pages, out, evicted);
   segment->live_pages -= node.num_pages - keep_pages;
   node.end_pages -= node.num_pages - keep_pages;
   node.num_pages = keep_pages;
   if (segment->live_pages * 2 < segment->num_pages) shrink_segment(index);
   nodes_.renew(index);  // a handle names the end of a node, and this end has moved
-  enter_order(index);
+  admit(index);
   if (window_) place_components(index);
 }
 
@@ -273,12 +364,19 @@ void RadixIndex::shrink_segment(NodeIndex last_holder) {
   std::copy_n(old->tokens(), segments_.num_tokens(old->live_pages), fresh->tokens());
   std::copy_n(old->pages(), old->live_pages, fresh->pages());
   if (old->hashes) std::copy_n(old->hashes.get(), old->live_pages, fresh->hashes.get());
+  if (old->host) {
+    segments_.add_host(fresh);
+    std::copy_n(old->host.get(), old->live_pages, fresh->host.get());
+    if (window_)
+      std::copy_n(old->host.get() + old->num_pages, old->live_pages,
+                  fresh->host.get() + fresh->num_pages);
+  }
   fresh->refs = 0;
   bool last = false;
   for (NodeIndex i = last_holder; !last; i = nodes_[i].parent) {
     Node& node = nodes_[i];
     last = node.offset_pages == 0;
-    set_slice(node, fresh, node.offset_pages, node.num_pages);
+    set_slice(node, fresh, node.offset_pages, node.num_pages, node.on_device());
     ++fresh->refs;
     segments_.release(old);
   }

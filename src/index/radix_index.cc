@@ -25,16 +25,19 @@ RadixIndex::RadixIndex(const Options& options, std::unique_ptr<EvictionPolicy> p
     : page_size_(options.page_size),
       overlap_(options.bigram ? 1 : 0),
       with_hashes_(options.hashes),
+      host_(options.host),
       window_pages_(options.window_pages.value_or(0)),
       snapshot_interval_pages_(options.snapshot_interval_pages),
       max_snapshots_per_path_(options.max_snapshots_per_path),
       policy_(std::move(policy)),
-      segments_(page_size_, overlap_),
+      segments_(page_size_, overlap_, options.window_pages ? 2 : 1),
       branches_(nodes_, page_size_ + overlap_) {
   Random random(options.hash_seed);
   for (std::uint64_t& word : secret_) word = random.next();
   if (options.window_pages) window_.emplace(Component::Weight::pages);
   if (options.state) state_.emplace(Component::Weight::one);
+  if (options.host && window_) host_window_.emplace(Component::Weight::pages);
+  if (options.host && state_) host_state_.emplace(Component::Weight::one);
 }
 
 RadixIndex::~RadixIndex() {
@@ -83,7 +86,7 @@ RadixIndex::Cursor RadixIndex::descend(const Key& key, SlotId* out) const {
       return agree > 0;
     });
     if (child == kNoNode) break;
-    if (out != nullptr)
+    if (out != nullptr && nodes_[child].on_device())
       expand_pages(nodes_[child].pages, agree, page_size_, out + cursor.pages * page_size_);
     cursor.node = child;
     cursor.pages_in_node = static_cast<std::uint32_t>(agree);
@@ -95,17 +98,17 @@ RadixIndex::Cursor RadixIndex::descend(const Key& key, SlotId* out) const {
 // From the walk's end upwards: `best` is the deepest end that still may do, and `run` how much
 // window is known to lie unbroken before it. A tombstone, or a node without a snapshot, makes the
 // next end above it the one to try.
-RadixIndex::Cursor RadixIndex::valid_end(const Cursor& cursor, bool with_state) const {
-  if (!has_components()) return cursor;
+RadixIndex::Cursor RadixIndex::valid_end(const Cursor& cursor, Reach reach, bool with_state) const {
+  if (!places_path()) return cursor;
   const bool any_state = !state_ || !with_state;
   std::optional<Cursor> best;
   std::size_t run = 0;
   NodeIndex i = cursor.node;
   std::uint32_t n = cursor.pages_in_node;
   for (std::size_t end = cursor.pages; end > 0; n = nodes_[i].num_pages) {
-    if (!has_window(i)) {
+    if ((reach == Reach::device && !nodes_[i].on_device()) || !window_in_reach(i, reach)) {
       best.reset();
-    } else if (!best && (any_state || (n == nodes_[i].num_pages && state_->has(i)))) {
+    } else if (!best && (any_state || (n == nodes_[i].num_pages && snapshot_in_reach(i, reach)))) {
       best = Cursor{i, n, end};
       run = 0;
     }
@@ -117,9 +120,9 @@ RadixIndex::Cursor RadixIndex::valid_end(const Cursor& cursor, bool with_state) 
   return best.value_or(Cursor{i, 0, 0});
 }
 
-bool RadixIndex::is_valid_end(NodeIndex node) const {
+bool RadixIndex::is_valid_end(NodeIndex node, Reach reach) const {
   const Cursor cursor{node, nodes_[node].num_pages, nodes_[node].end_pages};
-  return valid_end(cursor).pages == cursor.pages;
+  return valid_end(cursor, reach).pages == cursor.pages;
 }
 
 RadixIndex::Partial RadixIndex::partial(const Key& key, const Cursor& cursor) const {
@@ -138,7 +141,7 @@ RadixIndex::Partial RadixIndex::partial(const Key& key, const Cursor& cursor) co
     page = 0;
     same = longest.length;
   }
-  if (same <= overlap_ || !has_window(at)) return {};
+  if (same <= overlap_ || !has_window(at) || !nodes_[at].on_device()) return {};
   return {at, nodes_[at].pages[page], same - overlap_};
 }
 
@@ -148,6 +151,8 @@ NodeIndex RadixIndex::new_node() {
   const NodeIndex index = nodes_.alloc();
   if (window_) window_->reach(index);
   if (state_) state_->reach(index);
+  if (host_window_) host_window_->reach(index);
+  if (host_state_) host_state_->reach(index);
   return index;
 }
 
@@ -164,12 +169,12 @@ NodeIndex RadixIndex::root(std::string_view ns) {
 }
 
 void RadixIndex::set_slice(Node& node, Segment* segment, std::uint32_t offset,
-                           std::uint32_t num_pages) {
+                           std::uint32_t num_pages, bool on_device) {
   node.segment = segment;
   node.offset_pages = offset;
   node.num_pages = num_pages;
   node.tokens = segment->tokens() + offset * page_size_;
-  node.pages = segment->pages() + offset;
+  node.pages = on_device ? segment->pages() + offset : nullptr;
 }
 
 NodeIndex RadixIndex::settle(const Cursor& cursor) {
@@ -181,8 +186,7 @@ NodeIndex RadixIndex::split(NodeIndex lower_index, std::uint32_t at_page) {
   const NodeIndex upper_index = new_node();
   Node& upper = nodes_[upper_index];
   Node& lower = nodes_[lower_index];
-  const bool in_order = lower.in_order;
-  if (in_order) leave_order(lower_index);  // a policy may look at the length
+  leave_order(lower_index);  // a policy may look at the length
   children_.erase(lower.hash, lower_index);
 
   upper.hash = lower.hash;
@@ -193,19 +197,25 @@ NodeIndex RadixIndex::split(NodeIndex lower_index, std::uint32_t at_page) {
   upper.hits = lower.hits;
   upper.priority = lower.priority;
   upper.num_children = 1;
+  upper.device_children = lower.on_device() ? 1 : 0;
+  upper.host_locks = lower.host_locks > 0 ? 1 : 0;
+  upper.on_host = lower.on_host;
+  upper.backing_up = lower.backing_up;
   upper.end_pages = lower.begin_pages() + at_page;
   ++lower.segment->refs;
-  set_slice(upper, lower.segment, lower.offset_pages, at_page);
+  set_slice(upper, lower.segment, lower.offset_pages, at_page, lower.on_device());
   branches_.replace(lower_index, upper_index);
   upper.children = lower_index;
 
-  set_slice(lower, lower.segment, lower.offset_pages + at_page, lower.num_pages - at_page);
+  set_slice(lower, lower.segment, lower.offset_pages + at_page, lower.num_pages - at_page,
+            lower.on_device());
   lower.parent = upper_index;
   lower.hash = hash_page(upper_index, lower.tokens);
   children_.insert(upper.hash, upper_index);
   children_.insert(lower.hash, lower_index);
-  if (in_order) enter_order(lower_index);
+  enter_order(lower_index);
   if (window_) window_->copy(upper_index, lower_index);  // a snapshot stays at the end
+  if (host_window_) host_window_->copy(upper_index, lower_index);
   if (has_components()) {
     place_components(upper_index);
     place_components(lower_index);
@@ -213,15 +223,15 @@ NodeIndex RadixIndex::split(NodeIndex lower_index, std::uint32_t at_page) {
   return upper_index;
 }
 
-NodeIndex RadixIndex::add_leaf(NodeIndex parent_index, const Token* tokens,
-                               std::span<const std::uint32_t> pages) {
-  const auto num_pages = static_cast<std::uint32_t>(pages.size());
+// On the device with `pages`, on the host only without.
+NodeIndex RadixIndex::hang_leaf(NodeIndex parent_index, const Token* tokens,
+                                std::uint32_t num_pages, const std::uint32_t* pages) {
   const NodeIndex index = new_node();
   Node& node = nodes_[index];
   Segment* segment = segments_.create(num_pages, with_hashes_);
   std::copy_n(tokens, segments_.num_tokens(num_pages), segment->tokens());
-  std::copy(pages.begin(), pages.end(), segment->pages());
-  set_slice(node, segment, 0, num_pages);
+  if (pages != nullptr) std::copy_n(pages, num_pages, segment->pages());
+  set_slice(node, segment, 0, num_pages, pages != nullptr);
   node.parent = parent_index;
   node.hash = hash_page(parent_index, tokens);
   if (with_hashes_)
@@ -229,12 +239,21 @@ NodeIndex RadixIndex::add_leaf(NodeIndex parent_index, const Token* tokens,
                     segment->hashes.get());
   children_.insert(node.hash, index);
   branches_.insert(index);
+  leave_order(parent_index);
   Node& parent = nodes_[parent_index];
-  if (parent.in_order) leave_order(parent_index);
   ++parent.num_children;
+  if (pages != nullptr) ++parent.device_children;
+  if (host_) enter_order(parent_index);  // may still leave the device above a leaf on the host
   node.end_pages = parent.end_pages + num_pages;
-  evictable_pages_ += num_pages;
-  if (window_) window_->add(index, node);
+  return index;
+}
+
+NodeIndex RadixIndex::add_leaf(NodeIndex parent, const Token* tokens,
+                               std::span<const std::uint32_t> pages) {
+  const NodeIndex index =
+      hang_leaf(parent, tokens, static_cast<std::uint32_t>(pages.size()), pages.data());
+  evictable_pages_ += pages.size();
+  if (window_) window_->add(index, nodes_[index]);
   return index;
 }
 
@@ -256,18 +275,24 @@ void RadixIndex::add_snapshot(NodeIndex node, StateSlot slot) {
   state_->add(node, nodes_[node], slot);
 }
 
+// Without tiers only the end of a path can be in an order; with them also where the device part
+// ends.
 void RadixIndex::touch(NodeIndex end) {
   ++now_;
-  if (nodes_[end].in_order) leave_order(end);
-  for (NodeIndex i = end; !nodes_[i].is_root(); i = nodes_[i].parent) nodes_[i].last_access = now_;
+  leave_order(end);
+  for (NodeIndex i = end; !nodes_[i].is_root(); i = nodes_[i].parent) {
+    if (host_) leave_order(i);
+    nodes_[i].last_access = now_;
+  }
   enter_order(end);
-  if (has_components()) place_path(end);
+  if (places_path()) place_path(end);
 }
 
 void RadixIndex::touch_insert(NodeIndex end, std::int32_t priority, bool chunked) {
   ++now_;
-  if (nodes_[end].in_order) leave_order(end);
+  leave_order(end);
   for (NodeIndex i = end; !nodes_[i].is_root(); i = nodes_[i].parent) {
+    if (host_) leave_order(i);
     Node& node = nodes_[i];
     if (node.created == 0) {  // the leaf this insert added
       node.created = now_;
@@ -278,7 +303,7 @@ void RadixIndex::touch_insert(NodeIndex end, std::int32_t priority, bool chunked
     node.hits += chunked ? 0 : 1;
   }
   enter_order(end);
-  if (has_components()) place_path(end);
+  if (places_path()) place_path(end);
 }
 
 // ---- Telling -----------------------------------------------------------------------------------
@@ -300,10 +325,17 @@ Sizes RadixIndex::sizes(ComponentKind kind) const {
                 kind == ComponentKind::window ? page_size_ : 1);
 }
 
+std::size_t RadixIndex::component_bytes() const {
+  std::size_t total = 0;
+  for (const auto* component : {&window_, &state_, &host_window_, &host_state_})
+    total += *component ? (*component)->memory_bytes() : 0;
+  return total;
+}
+
 std::size_t RadixIndex::memory_bytes() const {
   return sizeof(*this) + nodes_.memory_bytes() + segments_.memory_bytes() +
          children_.memory_bytes() + branches_.memory_bytes() + order_.memory_bytes() +
-         (window_ ? window_->memory_bytes() : 0) + (state_ ? state_->memory_bytes() : 0);
+         host_order_.memory_bytes() + mirror_order_.memory_bytes() + component_bytes();
 }
 
 }  // namespace pando

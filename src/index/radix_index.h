@@ -9,17 +9,21 @@
 // Invariants (check() proves them):
 // - an edge holds whole pages; siblings differ in their first page;
 // - locks of a node = leases on it + children that are locked; evictable are the tokens of nodes
-//   without locks; in the eviction order are exactly the unlocked nodes without children;
+//   without locks; in the eviction order are exactly the unlocked nodes with no child on the
+//   device;
 // - a node was used at least as recently as its children;
-// - with a window or state component, a node that lacks one (a tombstone) has children or is
-// locked:
+// - with a window or state component, a node that lacks one (a tombstone) has children or is held:
 //   nothing could ever match the end of another, so it goes, and what is left bare above it too;
-// - whoever holds the window or the snapshot of a node holds the node.
+// - whoever holds the window or the snapshot of a node holds the node;
+// - with a host tier, a node is on the device or on the host or on both, and the parent of one that
+//   is on the device is too: what is on the device is the top of the tree. A node on the device
+//   without a host copy that leaves takes along what hangs below it on the host.
 // Costs: descend compares each token once and looks up one child per edge; lock and unlock touch
-// the nodes whose state changes; evict is O(log nodes) per victim. With components a use places
-// each node of its path anew, O(log nodes) each.
+// the nodes whose state changes; evict and evict_host are O(log nodes) per victim. With components
+// or a host tier a use places each node of its path anew, O(log nodes) each.
 //
-// radix_index.cc walks and grows, radix_evict.cc holds and evicts, radix_check.cc proves.
+// radix_index.cc walks and grows, radix_evict.cc holds and evicts, radix_host.cc moves nodes
+// between tiers, radix_check.cc proves.
 #pragma once
 
 #include <array>
@@ -37,6 +41,7 @@
 #include "index/eviction_order.h"
 #include "index/node.h"
 #include "index/segment.h"
+#include "pando/host_page.h"
 #include "pando/policy.h"
 #include "pando/result.h"
 #include "pando/types.h"
@@ -54,6 +59,7 @@ class RadixIndex {
     bool state = false;                            // with a state component
     std::size_t snapshot_interval_pages = 0;       // see thin_snapshots
     std::size_t max_snapshots_per_path = SIZE_MAX;
+    bool host = false;  // nodes may have a host side
   };
   RadixIndex(const Options& options, std::unique_ptr<EvictionPolicy> policy);
   ~RadixIndex();
@@ -64,14 +70,16 @@ class RadixIndex {
     std::uint32_t pages_in_node = 0;
     std::size_t pages = 0;
   };
-  /// Follows the key as far as the tree agrees. Writes the slots of what agrees to `out` unless it
-  /// is nullptr.
+  /// Follows the key as far as the tree agrees. Writes the slots of what agrees and is on the
+  /// device to `out` unless it is nullptr.
   Cursor descend(const Key& key, SlotId* out) const;
 
-  /// The longest part of a walk on whose end all components agree: the window is there unbroken for
-  /// long enough or back to the start, and there is a snapshot.
-  Cursor valid_end(const Cursor& cursor, bool with_state = true) const;
-  bool is_valid_end(NodeIndex node) const;
+  /// What a walk may count on: the device alone, or the host too.
+  enum class Reach { device, host };
+  /// The longest part of a walk within reach on whose end all components agree: the window is there
+  /// unbroken for long enough or back to the start, and there is a snapshot.
+  Cursor valid_end(const Cursor& cursor, Reach reach, bool with_state = true) const;
+  bool is_valid_end(NodeIndex node, Reach reach) const;
 
   /// Beyond the cursor, inside the next page: which node agrees longest, and for how many tokens.
   struct Partial {
@@ -113,6 +121,9 @@ class RadixIndex {
     std::vector<PageId> pages;         // with the window side they may have
     std::vector<PageId> window_pages;  // only the window side
     std::vector<StateSlot> snapshots;
+    std::vector<HostPageId> host_pages;
+    std::vector<HostPageId> host_window_pages;
+    std::vector<HostPageId> host_snapshots;
     void clear();
   };
 
@@ -131,6 +142,11 @@ class RadixIndex {
 
   bool has_window(NodeIndex node) const { return !window_ || window_->has(node); }
   bool has_snapshot(NodeIndex node) const { return state_ && state_->has(node); }
+  bool has_host_window(NodeIndex node) const { return host_window_ && host_window_->has(node); }
+  bool has_host_snapshot(NodeIndex node) const { return host_state_ && host_state_->has(node); }
+  HostPageId host_snapshot(NodeIndex node) const {
+    return HostPageId{(*host_state_)[node].snapshot.index};
+  }
   StateSlot snapshot(NodeIndex node) const { return (*state_)[node].snapshot; }
   /// Gives `node`, which has none, a snapshot.
   void add_snapshot(NodeIndex node, StateSlot slot);
@@ -138,9 +154,13 @@ class RadixIndex {
   /// before them, branching points excepted, then the shallowest beyond the most a path may have.
   void thin_snapshots(NodeIndex node, Released& out);
 
-  /// Called for pages about to leave: n pages of `node` from its page `first` on.
-  using OnRemoved = std::function<void(const Node& node, std::uint32_t first, std::uint32_t n)>;
+  /// Called for pages about to leave a tier: n pages of `node` from its page `first` on.
+  using OnRemoved =
+      std::function<void(Medium from, const Node& node, std::uint32_t first, std::uint32_t n)>;
   OnRemoved on_removed;
+  /// Called for a node about to leave the device without a host copy: true if it has been given one
+  /// (attach_host). May evict from the host. Empty: such nodes leave the tree.
+  std::function<bool(NodeIndex)> save_to_host;
 
   struct Goal {
     std::size_t pages = 0;
@@ -151,12 +171,54 @@ class RadixIndex {
     std::size_t pages = 0;
     std::size_t window_pages = 0;
     std::size_t snapshots = 0;
-    std::size_t nodes = 0;
+    std::size_t nodes = 0;          // that left the tree
+    std::size_t demoted_pages = 0;  // of `pages`, stay on the host
+    std::size_t host_pages = 0;
+    std::size_t host_window_pages = 0;
+    std::size_t host_snapshots = 0;
   };
-  /// Takes pages from the least valuable leaves until the goal is met, trimming the last one unless
-  /// `whole_nodes`. Then windows and snapshots, from any node: a leaf that nobody holds goes with
-  /// them, another stays as a tombstone.
+  /// Takes pages from the least valuable leaves of the device until the goal is met, trimming the
+  /// last one unless `whole_nodes`; with a host copy they stay in the tree. Then windows and
+  /// snapshots, from any node: a leaf that nobody holds goes with them, another stays as a
+  /// tombstone.
   Evicted evict(const Goal& goal, bool whole_nodes, Released& out);
+
+  // Tiers (radix_host.cc).
+  /// Host pages of one node: all its pages; their windows, or none; the snapshot at its end.
+  struct HostSides {
+    std::span<const HostPageId> pages = {};
+    std::span<const HostPageId> window_pages = {};
+    std::optional<HostPageId> snapshot = {};
+  };
+  /// `node`, on the device, has a host copy from now on, or more of one.
+  void attach_host(NodeIndex node, const HostSides& sides);
+  /// `node`, on the host only, is on the device too. Its parent is.
+  void attach_device(NodeIndex node, std::span<const std::uint32_t> pages, bool with_window);
+  /// `node`, on the device without a window, has one again.
+  void attach_window(NodeIndex node);
+  /// `node`, with a host copy, leaves the device; what is below is on the host only.
+  void detach_device(NodeIndex node, Released& out, Evicted& evicted);
+  /// As add_leaf, on the host only.
+  NodeIndex add_host_leaf(NodeIndex parent, const Token* tokens, const HostSides& sides);
+  /// Removes `node`, which is not on the device, and all below. Nobody holds any of it.
+  void drop_subtree(NodeIndex node, Released& out, Evicted& evicted);
+  void set_backing_up(NodeIndex node, bool yes) { nodes_[node].backing_up = yes; }
+
+  /// Keeps the path to `node` on the host, or on whichever tier it is.
+  void lock_host(NodeIndex node);
+  void unlock_host(NodeIndex node, Released& out);
+
+  /// Takes pages from the least valuable leaves that are on the host only, after the host copies of
+  /// nodes that the device will keep longest if `mirrors_first`. Then windows and snapshots.
+  Evicted evict_host(const Goal& goal, bool mirrors_first, Released& out);
+
+  std::span<const HostPageId> host_pages(const Node& node) const;
+  std::span<const HostPageId> host_window_pages(const Node& node) const;
+  /// In pages of each component; evictable is what is on the host only and not held.
+  Sizes host_sizes(ComponentKind kind) const;
+  /// From now on every page has its hash; computes those that are missing. O(tree) once.
+  void keep_hashes();
+  bool with_hashes() const { return with_hashes_; }
 
   NodeId id(NodeIndex node) const { return nodes_.id(node); }
   NodeIndex resolve(NodeId id) const { return nodes_.resolve(id); }
@@ -184,8 +246,14 @@ class RadixIndex {
   template <typename Fn>
   void for_each_node(Fn&& fn) const;
   std::string dump() const;
-  /// O(tree). How many locks on nodes and on snapshots callers hold.
-  Status check(std::size_t num_locks, std::size_t num_state_locks) const;
+  /// How many holds callers have.
+  struct Holds {
+    std::size_t locks = 0;
+    std::size_t state_locks = 0;
+    std::size_t host_locks = 0;
+  };
+  /// O(tree).
+  Status check(const Holds& holds) const;
 
  private:
   NodeIndex find_root(std::string_view ns, std::uint32_t hash) const;
@@ -195,38 +263,67 @@ class RadixIndex {
 
   NodeIndex new_node();
   NodeIndex split(NodeIndex node, std::uint32_t at_page);
-  void set_slice(Node& node, Segment* segment, std::uint32_t offset, std::uint32_t num_pages);
+  void set_slice(Node& node, Segment* segment, std::uint32_t offset, std::uint32_t num_pages,
+                 bool on_device);
+  NodeIndex hang_leaf(NodeIndex parent, const Token* tokens, std::uint32_t num_pages,
+                      const std::uint32_t* pages);
   void prefetch_victims(const EvictionOrder& order);
   void evict_leaves(const Goal& goal, bool whole_nodes, Released& out, Evicted& evicted);
   void evict_window(const Goal& goal, Released& out, Evicted& evicted);
   void evict_snapshots(const Goal& goal, Released& out, Evicted& evicted);
   void release_tail(NodeIndex node, std::uint32_t keep, Released& out, Evicted& evicted);
   void drop_leaf(NodeIndex leaf, Released& out, Evicted& evicted);
+  NodeIndex drop_one(NodeIndex leaf, Released& out, Evicted& evicted);
+  void drop_from_device(NodeIndex node, Released& out, Evicted& evicted);
+  void leave_device(NodeIndex node, Released& out, Evicted& evicted);
+  void drop_children(NodeIndex node, Released& out, Evicted& evicted);
+  void drop_host_side(NodeIndex node, Released& out, Evicted& evicted);
+  bool leave_to_host(NodeIndex node, std::uint32_t keep, Released& out, Evicted& evicted);
+  void release_host_tail(NodeIndex node, std::uint32_t keep, Released& out, Evicted& evicted);
+  void drop_host_copy(NodeIndex node, Released& out, Evicted& evicted);
+  void evict_host_leaves(std::size_t goal, Released& out, Evicted& evicted);
+  void evict_host_window(std::size_t goal, Released& out, Evicted& evicted);
+  void evict_host_snapshots(std::size_t goal, Released& out, Evicted& evicted);
+  void drop_if_bare(NodeIndex node, Released& out, Evicted& evicted);
   void drop_snapshot(NodeIndex node, Released& out);
   NodeIndex remove_leaf(NodeIndex leaf);
-  void trim(NodeIndex leaf, std::uint32_t keep_pages);
+  void trim(NodeIndex leaf, std::uint32_t keep_pages, Released& out, Evicted& evicted);
   void shrink_segment(NodeIndex last_holder);
   void drop_root_if_empty(NodeIndex root);
 
   NodeStats stats(const Node& node) const;
+  // Out of the orders before anything changes that they go by, and back in after it.
   void enter_order(NodeIndex node);
   void leave_order(NodeIndex node);
+  // The same, and out of the tallies of pages and into them.
+  void retire(NodeIndex node);
+  void admit(NodeIndex node);
   bool has_components() const { return window_ || state_; }
+  bool places_path() const { return has_components() || host_; }
+  bool window_in_reach(NodeIndex node, Reach reach) const {
+    return has_window(node) || (reach == Reach::host && has_host_window(node));
+  }
+  bool snapshot_in_reach(NodeIndex node, Reach reach) const {
+    return has_snapshot(node) || (reach == Reach::host && has_host_snapshot(node));
+  }
   void place_components(NodeIndex node);
   void place_path(NodeIndex node);
   /// A tombstone without children that nobody holds: nothing can ever match its end.
   bool is_bare_leaf(NodeIndex node) const;
 
+  std::size_t component_bytes() const;
   std::vector<NodeIndex> roots() const;
   Status check_node(NodeIndex index, std::size_t* extra_locks) const;
   Status check_segments() const;
   Status check_component(const Component& component, const char* name) const;
+  Status check_tiers(const Holds& holds) const;
   Status check_held_windows() const;
   Status check_snapshots(std::size_t num_state_locks) const;
 
   const std::size_t page_size_;
   const std::size_t overlap_;  // raw tokens a page reads beyond its units: 1 for bigram keys
-  const bool with_hashes_;
+  bool with_hashes_;
+  const bool host_;
   const std::size_t window_pages_;
   const std::size_t snapshot_interval_pages_;
   const std::size_t max_snapshots_per_path_;
@@ -236,12 +333,18 @@ class RadixIndex {
   SegmentStore segments_;
   ChildTable children_;
   BranchIndex branches_;
-  EvictionOrder order_;  // leaves that nobody holds
+  EvictionOrder order_;         // leaves of the device that nobody holds
+  EvictionOrder host_order_;    // leaves that are on the host only and that nobody holds
+  EvictionOrder mirror_order_;  // of those in order_, leaves with a host copy, the last one first
   std::optional<Component> window_;
   std::optional<Component> state_;
+  std::optional<Component> host_window_;
+  std::optional<Component> host_state_;
   std::uint64_t now_ = 0;
   std::size_t evictable_pages_ = 0;
   std::size_t protected_pages_ = 0;
+  std::size_t host_pages_ = 0;
+  std::size_t host_evictable_pages_ = 0;  // on the host only, not held
 };
 
 template <typename Fn>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The storage behind edges: a counted block with the tokens of some pages, the device page that
-// holds each, and, when wanted, each page's hash. A split gives both halves a slice of one block:
-// nothing is copied. RadixIndex is the only caller.
+// holds each, and, when wanted, each page's hash and host pages. A split gives both halves a slice
+// of one block: nothing is copied. RadixIndex is the only caller.
 //
 // Invariant: the nodes that share a segment are a chain of parent and child, and their slices cover
 // its first `live_pages` pages. Only tails are ever dropped, so what is dead is at the end; once
@@ -26,6 +26,7 @@ struct Segment {
   std::uint32_t num_pages = 0;   // room
   std::uint32_t live_pages = 0;  // covered by nodes
   std::unique_ptr<PageHash[]> hashes;
+  std::unique_ptr<std::uint32_t[]> host;  // [num_pages]; with a window component, twice that
 
   std::uint32_t* pages() { return reinterpret_cast<std::uint32_t*>(this + 1); }
   Token* tokens() {
@@ -42,24 +43,30 @@ struct Segment {
 class SegmentStore {
  public:
   /// `overlap` is 1 for bigram keys: a page of n units reads n + 1 tokens.
-  SegmentStore(std::size_t page_size, std::size_t overlap)
-      : page_size_(page_size), overlap_(overlap) {}
+  /// `host_sides` is 2 with a window component: a host page of each side per page.
+  SegmentStore(std::size_t page_size, std::size_t overlap, std::size_t host_sides)
+      : page_size_(page_size), overlap_(overlap), host_sides_(host_sides) {}
 
   /// With one reference, all pages live, contents not yet written.
   Segment* create(std::uint32_t num_pages, bool with_hashes);
   void release(Segment* segment);  // frees at the last reference
+  /// Makes room for what the segment does not have yet.
+  void add_hashes(Segment* segment);
+  void add_host(Segment* segment);
+  std::size_t host_entries(std::uint32_t num_pages) const { return num_pages * host_sides_; }
 
   std::size_t num_tokens(std::uint32_t num_pages) const {
     return num_pages * page_size_ + overlap_;
   }
-  std::size_t memory_bytes() const { return pool_.memory_bytes() + hash_bytes_; }
+  std::size_t memory_bytes() const { return pool_.memory_bytes() + extra_bytes_; }
 
  private:
   std::size_t block_bytes(std::uint32_t num_pages) const;
 
   std::size_t page_size_;
   std::size_t overlap_;
-  std::size_t hash_bytes_ = 0;
+  std::size_t host_sides_;
+  std::size_t extra_bytes_ = 0;  // of hashes and host pages
   BlockPool pool_;
 };
 
