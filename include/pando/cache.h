@@ -28,6 +28,7 @@
 #include "pando/policy.h"
 #include "pando/result.h"
 #include "pando/state_allocator.h"
+#include "pando/tiers.h"
 #include "pando/types.h"
 #include "pando/window_allocator.h"
 
@@ -57,6 +58,9 @@ struct CacheOptions {
   std::optional<std::size_t> window = {};
   /// For models with recurrent layers. Needs a StateAllocator.
   std::optional<StateOptions> state = {};
+  /// What the device evicts goes on in host memory. The pools and the copier must outlive the
+  /// cache.
+  std::optional<HostTierOptions> host = {};
 
   Status validate() const;
 };
@@ -75,9 +79,13 @@ std::string_view to_string(MatchEnd end);
 
 /// What match() found. Slots go to the caller's buffer, not in here.
 struct Match {
-  std::size_t length = 0;  ///< tokens, a multiple of the page size
+  std::size_t length = 0;  ///< tokens on the device, a multiple of the page size
   MatchEnd end = MatchEnd::no_such_child;
   NodeId node = {};  ///< ends exactly at `length`; nothing when length is 0
+
+  /// So many more tokens can be had by load_back().
+  std::size_t host_length = 0;
+  NodeId host_node = {};  ///< ends at length + host_length; nothing when host_length is 0
 
   /// Tokens that the tree has of this key; beyond `length`, a component is missing. With a state
   /// component this is the branching point: a snapshot taken here lets the next such prompt start
@@ -98,7 +106,8 @@ struct Match {
 class PrefixCache;
 
 /// Keeps a matched path in place until released: the nodes up to the root, of the window what the
-/// next token can see, and the snapshot. Move-only. Must not outlive its cache.
+/// next token can see, and the snapshot; of the host part, what is on the host. Move-only. Must not
+/// outlive its cache.
 class [[nodiscard]] Lease {
  public:
   Lease() = default;
@@ -115,8 +124,10 @@ class [[nodiscard]] Lease {
   /// Lets go of the snapshot alone, once it is copied. An error if there is none (any more).
   Status release_snapshot();
   /// False for an empty lease: nothing was matched.
-  explicit operator bool() const { return path_.node || partial_.node; }
+  explicit operator bool() const { return path_.node || partial_.node || host_node_; }
   NodeId node() const { return path_.node; }
+  /// The end of the host part that load_back() would bring.
+  NodeId host_node() const { return host_node_; }
 
  private:
   friend class PrefixCache;
@@ -128,6 +139,7 @@ class [[nodiscard]] Lease {
   PrefixCache* cache_ = nullptr;
   Hold path_;
   Hold partial_;
+  NodeId host_node_ = {};
 };
 
 struct InsertOptions {
@@ -173,14 +185,22 @@ struct Request {
 /// Takes slots that the cache lets go of. Must not call back into the cache.
 using SlotSink = std::function<void(std::span<const SlotId>)>;
 
-/// Slots of an engine that has an allocator of its own. Each function is called at most once per
-/// cache operation (dropping a lease is one), in the order move_window, free_window, free.
+/// Slots of an engine that has an allocator of its own. Each of the first four is called at most
+/// once per cache operation (dropping a lease is one), in the order move_window, free_window, free.
 struct EngineSlots {
   std::size_t max_slots = 0;  ///< slots are numbered below this
   SlotSink free;              ///< with the window side, where they have one
   SlotSink free_window = {};  ///< only the window side; needed with a window, as the next
   /// The window slots of from[i] belong to to[i] from now on, which has none.
   std::function<void(std::span<const SlotId> from, std::span<const SlotId> to)> move_window = {};
+
+  // With a host tier, for load_back. All or nothing.
+  /// Whole pages, without a window side.
+  std::function<bool(std::span<SlotId> out)> alloc = {};
+  /// Gives whole pages of full slots, which have none, their window side.
+  std::function<bool(std::span<const SlotId> full)> alloc_window = {};
+  /// The window slot of each full slot, which has one.
+  std::function<void(std::span<const SlotId> full, std::span<SlotId> window)> translate = {};
 };
 
 /// What to free at least.
@@ -195,7 +215,8 @@ struct EvictResult {
   std::size_t tokens = 0;  ///< whole pages
   std::size_t window_tokens = 0;
   std::size_t snapshots = 0;
-  std::size_t nodes = 0;  ///< that left the tree; a trimmed one, or a new tombstone, stays
+  std::size_t nodes = 0;           ///< that left the tree; a trimmed one, or a new tombstone, stays
+  std::size_t demoted_tokens = 0;  ///< of `tokens`, are still on the host
 };
 
 /// Totals since creation or reset(), in tokens unless said otherwise.
@@ -254,6 +275,22 @@ class PrefixCache {
   EvictResult evict(const EvictGoal& goal);
   EvictResult evict(std::size_t num_tokens) { return evict(EvictGoal{.tokens = num_tokens}); }
 
+  /// Brings back what the lease's match found on the host: all of it or nothing. Makes room if need
+  /// be, writes the slots of the new part to their place in `slots` (one per token of the whole
+  /// match), and makes the lease hold it on the device. The layers arrive one after the other:
+  /// reads through the pools' gates wait for them.
+  Result<LoadBack> load_back(Lease& lease, std::span<SlotId> slots,
+                             const LoadBackOptions& options = {});
+  /// The same for a request that has started: cached_length grows.
+  Result<LoadBack> load_back(Request& request, const LoadBackOptions& options = {});
+
+  /// Applies what copies have finished since the last call. Cheap when nothing is under way; an
+  /// engine calls it once per step.
+  PollResult poll();
+
+  /// Drops the least valuable of what is on the host only. In whole pages.
+  EvictResult evict_host(std::size_t num_tokens);
+
   /// For a request that holds nothing yet: matches (leaving at least one token to compute), locks,
   /// and writes the slots of what is cached.
   Result<Match> start(Request& request);
@@ -289,8 +326,11 @@ class PrefixCache {
   Status reset();
 
   Sizes sizes(ComponentKind kind = ComponentKind::full) const;
+  /// Of the host; evictable is what is nowhere else and not held.
+  Sizes host_sizes(ComponentKind kind = ComponentKind::full) const;
   const CacheOptions& options() const;
   CacheStats stats() const;
+  TierStats tier_stats() const;
   std::size_t num_nodes() const;
   std::size_t memory_bytes() const;  ///< bookkeeping of the tree, heap included
   /// Every slot the tree owns, path by path in token order.
@@ -307,7 +347,7 @@ class PrefixCache {
   friend class Lease;
   struct Impl;
   explicit PrefixCache(std::unique_ptr<Impl> impl);
-  void unlock(std::span<Lease::Hold* const> holds);
+  void unlock(std::span<Lease::Hold* const> holds, NodeId* host_node);
 
   std::unique_ptr<Impl> impl_;
 };

@@ -66,6 +66,10 @@ class WindowAllocator {
   Status alloc_decode(std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
                       std::span<SlotId> out);
 
+  /// Whole pages without a window page; and window pages for pages, handed out, that have none.
+  Status alloc_full(std::span<SlotId> out);
+  Status alloc_window(std::span<const PageId> pages);
+
   /// Returns every page that holds one of these slots, with its window page if it still has one.
   void free(std::span<const SlotId> slots);
   void free_pages(std::span<const PageId> pages);

@@ -139,6 +139,19 @@ Status WindowAllocator::alloc_decode(std::span<const std::size_t> seq_lens,
   return {};
 }
 
+Status WindowAllocator::alloc_full(std::span<SlotId> out) { return impl_->full->alloc(out); }
+
+Status WindowAllocator::alloc_window(std::span<const PageId> pages) {
+  if (Status room = check_room("window", *impl_->window, pages.size()); !room) return room;
+  for (const PageId page : pages) {
+    PANDO_CHECK(impl_->pairs.is_handed_out(index_of(page)),
+                "alloc_window for page {}: it is not handed out", index_of(page));
+  }
+  PairMaker maker(*impl_->window, impl_->pairs, pages.size());
+  for (const PageId page : pages) maker.join(index_of(page));
+  return {};
+}
+
 // ---- Freeing.
 
 void WindowAllocator::Impl::apply_frees() {

@@ -31,7 +31,8 @@ RadixIndex::Options index_options(const CacheOptions& o) {
                               .bigram = o.bigram,
                               .hashes = o.events,
                               .hash_seed = o.hash_seed.value_or(random_seed()),
-                              .state = o.state.has_value()};
+                              .state = o.state.has_value(),
+                              .host = o.host.has_value()};
   if (o.window) options.window_pages = pages_for(*o.window, o.page_size);
   if (o.state) {
     options.snapshot_interval_pages = pages_for(o.state->snapshot_interval, o.page_size);
@@ -57,11 +58,14 @@ Status CacheOptions::validate() const {
 
 PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<EvictionPolicy> policy,
                         StateAllocator* state_pool)
-    : options(o),
-      cache_id(next_cache_id()),
-      index(index_options(o), std::move(policy)),
-      ledger(std::move(l)),
-      states(state_pool) {
+    : CacheCore{o, RadixIndex(index_options(o), std::move(policy)), std::move(l),
+                StateLedger(state_pool)},
+      cache_id(next_cache_id()) {
+  if (o.host) {
+    tier.emplace(*this, *o.host, [this](const RadixIndex::Goal& goal) { evict(goal); });
+    if (o.host->write_policy == WritePolicy::write_back)
+      index.save_to_host = [this](NodeIndex node) { return tier->write_back(node); };
+  }
   if (!o.events) return;
   events.emplace(o.page_size, o.bigram ? 1 : 0);
   index.on_removed = [this](Medium from, const Node& node, std::uint32_t first, std::uint32_t n) {
@@ -75,7 +79,7 @@ PrefixCache::~PrefixCache() {
   PANDO_CHECK(impl_->num_locks == 0, "PrefixCache destroyed while {} leases are held",
               impl_->num_locks);
   impl_->index.on_removed = nullptr;
-  impl_->evict({.pages = SIZE_MAX});
+  impl_->evict_all();
 }
 
 Result<std::unique_ptr<PrefixCache>> PrefixCache::Impl::make(const CacheOptions& options,
@@ -91,6 +95,9 @@ Result<std::unique_ptr<PrefixCache>> PrefixCache::Impl::make(const CacheOptions&
                       "a state component and a pool for its snapshots come together; only the {} "
                       "is given",
                       options.state ? "option" : "pool");
+  if (options.host) {
+    if (Status s = validate_host_tier(options, ledger, states); !s) return s.error();
+  }
   auto impl =
       std::make_unique<Impl>(options, std::move(ledger), *policy_or_lru(std::move(policy)), states);
   return std::unique_ptr<PrefixCache>(new PrefixCache(std::move(impl)));

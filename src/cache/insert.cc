@@ -5,7 +5,8 @@
 //
 // Of the pages that the tree has already, the caller's own are duplicates. With a window component
 // some of the tree's may be tombstones, which nothing can be matched at: there the caller's pages,
-// as far as they have a window, bring it back (a Revival).
+// as far as they have a window, bring it back (a Revival). Where the tree has pages on the host
+// only, the caller's put them on the device (an Adoption).
 #include <algorithm>
 
 #include "base/bulk.h"
@@ -38,19 +39,22 @@ Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(
   new_pages.clear();
   revived_pages.clear();
   revivals.clear();
+  adopted_pages.clear();
+  adoptions.clear();
   duplicates.clear();
   Status status = plan_existing(plan, slots, insert_options.owned_by_tree / page_size);
   if (status.ok()) status = plan_new(plan, slots);
   // Claiming proved that the duplicates are the caller's and differ; they are not kept.
   for (const PageId page : duplicates) ledger.unclaim(page);
   if (status.ok()) return plan;
+  for (const std::uint32_t page : adopted_pages) ledger.unclaim(PageId{page});
   for (const std::uint32_t page : revived_pages) ledger.unclaim(PageId{page});
   return Error{status.error().code, "insert: " + status.error().message};
 }
 
 Status PrefixCache::Impl::refuse_insert(const Plan& plan, const InsertOptions& o) const {
   const std::size_t page_size = index.page_size();
-  const std::size_t existing = plan.cursor.pages * page_size;
+  const std::size_t existing = index.device_end(plan.cursor).pages * page_size;
   if (o.owned_by_tree % page_size != 0 || o.owned_by_tree > existing)
     return make_error(ErrorCode::invalid_argument,
                       "insert: the first {} slots are said to be the tree's, which holds {} tokens "
@@ -86,6 +90,10 @@ Status PrefixCache::Impl::plan_existing(const Plan& plan, std::span<const SlotId
   const std::size_t page_size = index.page_size();
   Status status;
   index.for_each_on_path(plan.cursor, [&](NodeIndex node, std::size_t first, std::uint32_t n) {
+    if (!index.node(node).on_device()) {
+      if (status.ok()) status = plan_adoption(plan, node, first, n, slots.data());
+      return;
+    }
     const std::uint32_t* pages = index.node(node).pages;
     const bool tombstone = !index.has_window(node);
     std::uint32_t revived = 0;  // pages at the end of the node
@@ -132,6 +140,29 @@ void PrefixCache::Impl::plan_revival(NodeIndex node, std::uint32_t num_pages,
                       .replace = index.node(node).locks == 0});
 }
 
+Status PrefixCache::Impl::plan_adoption(const Plan& plan, NodeIndex node, std::size_t first,
+                                        std::uint32_t n, const SlotId* slots) {
+  const std::size_t page_size = index.page_size();
+  const std::size_t offset = adopted_pages.size();
+  const std::size_t released =
+      std::clamp<std::size_t>(plan.released_pages, first, first + n) - first;
+  adopted_pages.resize(offset + n);
+  const auto claim = [&](std::size_t from, std::size_t count, bool with_window) {
+    return ledger.claim(slots + (first + from) * page_size, count,
+                        adopted_pages.data() + offset + from, (first + from) * page_size,
+                        with_window);
+  };
+  Status status = claim(0, released, false);
+  if (status.ok()) {
+    status = claim(released, n - released, options.window.has_value());
+    if (!status.ok()) adopted_pages.resize(offset + released);  // what is to be unclaimed
+  } else {
+    adopted_pages.resize(offset);
+  }
+  if (status.ok()) adoptions.push_back({node, first, n, offset});
+  return status;
+}
+
 Status PrefixCache::Impl::plan_new(const Plan& plan, std::span<const SlotId> slots) {
   const std::size_t page_size = index.page_size();
   const std::size_t begin = plan.cursor.pages;
@@ -155,11 +186,16 @@ Inserted PrefixCache::Impl::apply_insert(const Plan& plan, const Key& key,
                                          const InsertOptions& insert_options) {
   const std::size_t page_size = index.page_size();
   NodeIndex end = plan.cursor.node == kNoNode ? index.root(key.ns) : index.settle(plan.cursor);
+  const std::size_t adopted = apply_adoptions(plan, end);
   const std::size_t revived = apply_revivals(plan, end);
   const std::size_t freed = duplicates.size() + released.pages.size();
   if (!new_pages.empty()) end = apply_new(plan, key, end);
   if (options.state) apply_snapshot(end, insert_options.snapshot);
   index.touch_insert(end, insert_options.priority, insert_options.chunked);
+  if (tier) {
+    tier->write_through(end);
+    tier->stats.recomputed_tokens += adopted * page_size;
+  }
   ledger.release(std::span<const PageId>(duplicates));
   give_back();
   stats.inserted_tokens += new_pages.size() * page_size;
@@ -172,6 +208,35 @@ Inserted PrefixCache::Impl::apply_insert(const Plan& plan, const Key& key,
           .node = index.id(end)};
 }
 
+// From the top: what is on the device has its parent there. Returns the number of pages adopted.
+std::size_t PrefixCache::Impl::apply_adoptions(const Plan& plan, NodeIndex end) {
+  for (std::size_t i = adoptions.size(); i-- > 0;) {
+    const Adoption& a = adoptions[i];
+    const NodeIndex node = a.node == plan.cursor.node ? end : a.node;
+    const std::span pages(adopted_pages.data() + a.offset, a.num_pages);
+    const auto without = static_cast<std::uint32_t>(
+        std::clamp<std::size_t>(plan.released_pages, a.first, a.first + a.num_pages) - a.first);
+    if (without > 0 && without < a.num_pages)
+      adopt(index.settle({node, without, a.first + without}), pages.first(without), false);
+    if (without < a.num_pages) {
+      adopt(node, pages.subspan(without), true);
+    } else {
+      adopt(node, pages, false);
+    }
+  }
+  return adopted_pages.size();
+}
+
+void PrefixCache::Impl::adopt(NodeIndex node, std::span<const std::uint32_t> pages,
+                              bool with_window) {
+  index.attach_device(node, pages, with_window);
+  tier->device_came(node, /*pages=*/true, with_window, /*snapshot=*/false);
+  record_stored(Medium::device, node);
+  if (with_window || ledger.window_allocator() == nullptr) return;
+  // Pando's own allocator knows whether they really have given it back.
+  for (const std::uint32_t page : pages) released.window_pages.push_back(PageId{page});
+}
+
 // `end` is where the plan's cursor is now. Returns the number of pages revived.
 std::size_t PrefixCache::Impl::apply_revivals(const Plan& plan, NodeIndex end) {
   for (const Revival& revival : revivals) {
@@ -181,6 +246,7 @@ std::size_t PrefixCache::Impl::apply_revivals(const Plan& plan, NodeIndex end) {
     if (revival.replace) {
       for (std::size_t i = 0; i < pages.size(); ++i) released.pages.push_back(PageId{old[i]});
       index.revive(node, revival.first, pages);
+      if (tier) tier->device_came(node, /*pages=*/false, /*window=*/true, /*snapshot=*/false);
       continue;
     }
     for (std::size_t i = 0; i < pages.size(); ++i) {
@@ -188,6 +254,7 @@ std::size_t PrefixCache::Impl::apply_revivals(const Plan& plan, NodeIndex end) {
       duplicates.push_back(PageId{pages[i]});
     }
     index.revive(node, revival.first, {});
+    if (tier) tier->device_came(node, /*pages=*/false, /*window=*/true, /*snapshot=*/false);
   }
   return revived_pages.size();
 }
@@ -197,13 +264,7 @@ NodeIndex PrefixCache::Impl::apply_new(const Plan& plan, const Key& key, NodeInd
   const std::size_t page_size = index.page_size();
   const std::size_t begin = plan.cursor.pages;
   const NodeIndex end = index.add_leaf(parent, key.tokens.data() + begin * page_size, new_pages);
-  if (events) {
-    const Node& leaf = index.node(end);
-    const std::size_t num_tokens = leaf.num_pages * page_size + (options.bigram ? 1 : 0);
-    const PageHash* hash = begin == 0 ? nullptr : index.parent_hash(leaf);
-    events->stored(Medium::device, key.ns, hash, {index.hashes(leaf), leaf.num_pages},
-                   {leaf.tokens, num_tokens});
-  }
+  record_stored(Medium::device, end);
   if (plan.released_pages > begin) {
     const std::size_t buried = plan.released_pages - begin;
     index.bury_head(end, static_cast<std::uint32_t>(buried));
@@ -221,6 +282,7 @@ void PrefixCache::Impl::apply_snapshot(NodeIndex end, StateSlot snapshot) {
   }
   states.claim(snapshot);
   index.add_snapshot(end, snapshot);
+  if (tier) tier->device_came(end, /*pages=*/false, /*window=*/false, /*snapshot=*/true);
   index.thin_snapshots(end, released);
 }
 

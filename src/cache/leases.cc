@@ -12,7 +12,8 @@ namespace pando {
 Lease::Lease(Lease&& other) noexcept
     : cache_(other.cache_),
       path_(std::exchange(other.path_, {})),
-      partial_(std::exchange(other.partial_, {})) {}
+      partial_(std::exchange(other.partial_, {})),
+      host_node_(std::exchange(other.host_node_, {})) {}
 
 Lease& Lease::operator=(Lease&& other) noexcept {
   if (this != &other) {
@@ -20,18 +21,19 @@ Lease& Lease::operator=(Lease&& other) noexcept {
     cache_ = other.cache_;
     path_ = std::exchange(other.path_, {});
     partial_ = std::exchange(other.partial_, {});
+    host_node_ = std::exchange(other.host_node_, {});
   }
   return *this;
 }
 
 void Lease::release() {
   Hold* const holds[] = {&partial_, &path_};
-  if (*this) cache_->unlock(holds);
+  if (*this) cache_->unlock(holds, &host_node_);
 }
 
 void Lease::release_partial() {
   Hold* const holds[] = {&partial_};
-  if (partial_.node) cache_->unlock(holds);
+  if (partial_.node) cache_->unlock(holds, nullptr);
 }
 
 Status Lease::release_window() {
@@ -100,7 +102,20 @@ void PrefixCache::Impl::release_hold(Lease::Hold& hold) {
   --num_locks;
 }
 
-void PrefixCache::unlock(std::span<Lease::Hold* const> holds) {
+void PrefixCache::Impl::hold_host(Lease& lease, NodeIndex node) {
+  index.lock_host(node);
+  ++num_host_locks;
+  lease.host_node_ = index.id(node);
+}
+
+void PrefixCache::Impl::release_host(NodeId& node) {
+  if (!node) return;
+  index.unlock_host(index.resolve(std::exchange(node, {})), released);
+  --num_host_locks;
+}
+
+void PrefixCache::unlock(std::span<Lease::Hold* const> holds, NodeId* host_node) {
+  if (host_node != nullptr) impl_->release_host(*host_node);
   for (Lease::Hold* hold : holds) {
     if (hold->node) impl_->release_hold(*hold);
   }
@@ -114,22 +129,27 @@ Result<Lease> PrefixCache::lock(const Match& match) {
     return make_error(ErrorCode::stale_handle, "lock: the match is from another cache");
   const NodeIndex node = index.resolve(match.node);
   const NodeIndex partial = index.resolve(match.partial_node);
-  for (const auto& [id, resolved] : {std::pair{match.node, node}, {match.partial_node, partial}}) {
-    if (id && resolved == kNoNode)
+  const NodeIndex host = index.resolve(match.host_node);
+  for (const auto& [id, resolved] :
+       {std::pair{match.node, node}, {match.partial_node, partial}, {match.host_node, host}}) {
+    if (id && (resolved == kNoNode || index.is_cut_off(resolved)))
       return make_error(ErrorCode::stale_handle,
                         "lock: node {} of this match has been evicted since; match again",
                         id.index);
   }
   const auto page = static_cast<std::uint32_t>(match.length / index.page_size());
   if ((node != kNoNode && !index.is_valid_end(node, RadixIndex::Reach::device)) ||
-      (partial != kNoNode && !index.has_window(partial, page)))
+      (partial != kNoNode &&
+       (!index.node(partial).on_device() || !index.has_window(partial, page))) ||
+      (host != kNoNode && !index.is_valid_end(host, RadixIndex::Reach::host)))
     return make_error(ErrorCode::stale_handle,
-                      "lock: the window or snapshot of this match has been evicted since; match "
-                      "again");
+                      "lock: a part of this match, its window or its snapshot has been evicted "
+                      "since; match again");
   Lease lease;
   lease.cache_ = this;
   if (node != kNoNode) lease.path_ = impl_->hold_path(node);
   if (partial != kNoNode) lease.partial_ = impl_->hold_partial(partial, page);
+  if (host != kNoNode) impl_->hold_host(lease, host);
   return lease;
 }
 

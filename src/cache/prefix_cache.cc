@@ -56,17 +56,22 @@ Result<Match> PrefixCache::match(const Key& key, std::span<SlotId> slots) {
   if (Status s = refuse_negative(key.tokens, match.agreed_length, looked_at, "match"); !s)
     return s.error();
   const RadixIndex::Cursor cursor = index.valid_end(walked, RadixIndex::Reach::device);
+  const RadixIndex::Cursor reached =
+      impl_->tier ? index.valid_end(walked, RadixIndex::Reach::host) : cursor;
   match.length = cursor.pages * page_size;
-  match.end = impl_->match_end(key, walked, cursor);
+  match.host_length = (reached.pages - cursor.pages) * page_size;
+  match.end = impl_->match_end(key, walked, reached);
   if (cursor.node == kNoNode) return match;
   RadixIndex::Partial partial;
   if (impl_->options.partial_pages && !impl_->options.state && cursor.pages == walked.pages)
     partial = index.partial(key, cursor);
-  const NodeIndex end = index.settle(cursor);
+  const NodeIndex end = index.settle(reached);  // if it is further, both are ends of nodes
+  const NodeIndex device_end = match.host_length > 0 ? cursor.node : end;
   if (cursor.pages > 0) {
-    match.node = index.id(end);
-    if (impl_->options.state) match.snapshot = index.snapshot(end);
+    match.node = index.id(device_end);
+    if (impl_->options.state) match.snapshot = index.snapshot(device_end);
   }
+  if (match.host_length > 0) match.host_node = index.id(end);
   if (partial.length > 0) {
     match.partial_length = partial.length;
     match.partial_slot = SlotId{static_cast<std::int64_t>(partial.page * page_size)};
@@ -108,20 +113,23 @@ void PrefixCache::probe(std::span<const Key> keys, std::span<std::size_t> length
 // ---- Evicting ----------------------------------------------------------------------------------
 
 void PrefixCache::Impl::give_back() {
-  ledger.release(std::span<const PageId>(released.pages));
-  ledger.release_window(std::span<const PageId>(released.window_pages));
-  states.release(released.snapshots);
-  released.clear();
+  give_back_device(released);
+  if (tier) tier->give_back(released);
 }
 
 EvictResult PrefixCache::Impl::evict(const RadixIndex::Goal& goal) {
   const RadixIndex::Evicted result = index.evict(goal, options.evict_whole_nodes, released);
+  if (tier) {
+    tier->finish_write_back();
+    tier->stats.demoted_tokens += result.demoted_pages * index.page_size();
+  }
   give_back();
   ledger.flush();
   const EvictResult told{.tokens = result.pages * index.page_size(),
                          .window_tokens = result.window_pages * index.page_size(),
                          .snapshots = result.snapshots,
-                         .nodes = result.nodes};
+                         .nodes = result.nodes,
+                         .demoted_tokens = result.demoted_pages * index.page_size()};
   stats.evicted_tokens += told.tokens;
   stats.evicted_nodes += told.nodes;
   stats.evicted_window_tokens += told.window_tokens;
@@ -136,13 +144,23 @@ EvictResult PrefixCache::evict(const EvictGoal& goal) {
                        .snapshots = goal.snapshots});
 }
 
+// What is being copied is waited for; what leaves the device is not saved.
+void PrefixCache::Impl::evict_all() {
+  if (tier) tier->drain();
+  const auto save_to_host = std::exchange(index.save_to_host, nullptr);
+  evict({.pages = SIZE_MAX});
+  if (tier) tier->evict({.pages = SIZE_MAX});
+  index.save_to_host = save_to_host;
+}
+
 Status PrefixCache::reset() {
-  if (impl_->num_locks != 0)
-    return make_error(ErrorCode::in_use, "reset: {} leases are still held", impl_->num_locks);
+  if (const std::size_t leases = impl_->num_locks + impl_->num_host_locks; leases != 0)
+    return make_error(ErrorCode::in_use, "reset: {} leases are still held", leases);
   const RadixIndex::OnRemoved on_removed = std::exchange(impl_->index.on_removed, nullptr);
-  impl_->evict({.pages = SIZE_MAX});
+  impl_->evict_all();
   impl_->index.on_removed = on_removed;
   impl_->stats = {};
+  if (impl_->tier) impl_->tier->stats = {};
   if (impl_->events) impl_->events->cleared();
   return {};
 }
@@ -172,9 +190,23 @@ std::vector<KvEvent> PrefixCache::take_events() {
 }
 
 Status PrefixCache::check() const {
-  if (Status s = impl_->index.check({impl_->num_locks, impl_->num_snapshot_locks, 0}); !s) return s;
-  if (Status s = impl_->ledger.check(impl_->index.all_pages()); !s) return s;
+  RadixIndex::Holds holds{impl_->num_locks, impl_->num_snapshot_locks, impl_->num_host_locks};
+  if (impl_->tier) {
+    holds.locks += impl_->tier->num_locks();
+    holds.state_locks += impl_->tier->num_state_locks();
+    holds.host_locks += impl_->tier->num_host_locks();
+  }
+  if (Status s = impl_->index.check(holds); !s) return s;
+  std::vector<PageId> pages;
+  impl_->index.for_each_node([&](NodeIndex, const Node& node) {
+    for (std::uint32_t p = 0; node.on_device() && p < node.num_pages; ++p)
+      pages.push_back(PageId{node.pages[p]});
+  });
+  if (Status s = impl_->ledger.check(pages); !s) return s;
   if (Status s = impl_->check_windows(); !s) return s;
+  if (impl_->tier) {
+    if (Status s = impl_->tier->check(); !s) return s;
+  }
   return impl_->check_snapshots();
 }
 
@@ -184,7 +216,7 @@ Status PrefixCache::Impl::check_windows() const {
   if (allocator == nullptr) return {};
   Status status;
   index.for_each_node([&](NodeIndex i, const Node& node) {
-    for (std::uint32_t p = 0; p < node.num_pages; ++p) {
+    for (std::uint32_t p = 0; node.on_device() && p < node.num_pages; ++p) {
       if (allocator->has_window(PageId{node.pages[p]}) != index.has_window(i))
         status = make_error(ErrorCode::corrupt, "page {} of node {} should {}have a window side",
                             node.pages[p], i, index.has_window(i) ? "" : "not ");

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PrefixCache is made of: the index decides, the ledgers return slots, the log records. It is
-// made in create.cc; the calls on keys are in prefix_cache.cc, leases.cc and insert.cc, those on
-// whole requests in requests.cc.
+// What PrefixCache is made of: the core that all parts share, and the tiers. It is made in
+// create.cc; the calls on keys are in prefix_cache.cc, leases.cc and insert.cc, those on whole
+// requests in requests.cc, those on tiers in tiers.cc.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "cache/event_log.h"
-#include "cache/slot_ledger.h"
-#include "cache/state_ledger.h"
-#include "index/radix_index.h"
+#include "cache/cache_core.h"
+#include "cache/host_tier.h"
 #include "pando/cache.h"
 
 namespace pando {
@@ -25,7 +23,7 @@ constexpr std::size_t pages_for(std::size_t tokens, std::size_t page_size) {
   return tokens / page_size + (tokens % page_size != 0 ? 1 : 0);
 }
 
-struct PrefixCache::Impl {
+struct PrefixCache::Impl : CacheCore {
   Impl(const CacheOptions& options, SlotLedger ledger, std::unique_ptr<EvictionPolicy> policy,
        StateAllocator* states);
   /// Checks what does not depend on the kind of slots, then makes the cache.
@@ -42,6 +40,14 @@ struct PrefixCache::Impl {
     std::size_t offset = 0;
     bool replace = false;  // the caller's pages take the place of the tree's, which nobody reads
   };
+  /// A node of the path that is on the host only: the caller's pages, which lie in `adopted_pages`
+  /// from `offset` on, put it on the device.
+  struct Adoption {
+    NodeIndex node = kNoNode;
+    std::size_t first = 0;  // page of the key
+    std::uint32_t num_pages = 0;
+    std::size_t offset = 0;
+  };
   /// An insert that has been checked against the tree and the ledger and cannot fail any more. The
   /// new pages are claimed, in `new_pages`; the caller's duplicates are in `duplicates`.
   struct Plan {
@@ -55,6 +61,8 @@ struct PrefixCache::Impl {
   Inserted apply_insert(const Plan& plan, const Key& key, const InsertOptions& options);
 
   EvictResult evict(const RadixIndex::Goal& goal);
+  /// Of everything that nobody holds, on all tiers.
+  void evict_all();
   /// alloc(allocator), after evicting what count_pages(full side) says is missing.
   template <typename Alloc, typename CountPages>
   Status allocate(Alloc alloc, CountPages count_pages);
@@ -63,6 +71,8 @@ struct PrefixCache::Impl {
   void release_hold_window(Lease::Hold& hold);
   void release_hold_snapshot(Lease::Hold& hold);
   void release_hold(Lease::Hold& hold);
+  void hold_host(Lease& lease, NodeIndex node);
+  void release_host(NodeId& node);
 
   /// What of the request may go to the tree now; nothing if that is less than it got from there.
   Result<std::optional<Key>> insertable(const Request& request, const char* caller) const;
@@ -80,28 +90,29 @@ struct PrefixCache::Impl {
   Status check_windows() const;
   Status check_snapshots() const;
 
-  const CacheOptions options;
   const std::uint32_t cache_id;
-  RadixIndex index;
-  SlotLedger ledger;
-  StateLedger states;
-  std::optional<EventLog> events;
-  CacheStats stats;
+  std::optional<HostTier> tier;
   std::size_t num_locks = 0;
   std::size_t num_snapshot_locks = 0;
+  std::size_t num_host_locks = 0;
 
   // Scratch of one operation, kept for its memory.
   std::vector<std::uint32_t> new_pages;
   std::vector<std::uint32_t> revived_pages;
   std::vector<Revival> revivals;
+  std::vector<std::uint32_t> adopted_pages;
+  std::vector<Adoption> adoptions;
   std::vector<PageId> duplicates;
-  RadixIndex::Released released;
 
  private:
   Status refuse_insert(const Plan& plan, const InsertOptions& options) const;
   Status plan_existing(const Plan& plan, std::span<const SlotId> slots, std::size_t owned_pages);
   void plan_revival(NodeIndex node, std::uint32_t num_pages, std::uint32_t num_revived);
   Status plan_new(const Plan& plan, std::span<const SlotId> slots);
+  Status plan_adoption(const Plan& plan, NodeIndex node, std::size_t first, std::uint32_t n,
+                       const SlotId* slots);
+  std::size_t apply_adoptions(const Plan& plan, NodeIndex end);
+  void adopt(NodeIndex node, std::span<const std::uint32_t> pages, bool with_window);
   std::size_t apply_revivals(const Plan& plan, NodeIndex end);
   NodeIndex apply_new(const Plan& plan, const Key& key, NodeIndex end);
   void apply_snapshot(NodeIndex end, StateSlot snapshot);

@@ -132,6 +132,9 @@ Result<std::optional<Key>> PrefixCache::Impl::insertable(const Request& request,
                                                          const char* caller) const {
   Key key = request.key;
   if (options.disabled) return std::optional<Key>{};
+  // A load under it failed: what was computed from there on is not worth keeping.
+  const NodeIndex held = index.resolve(request.lease.node());
+  if (held != kNoNode && index.is_cut_off(held)) return std::optional<Key>{};
   if (options.state) {
     if (!request.snapshot) return std::optional<Key>{};
     if (request.snapshot_length % index.page_size() != 0 ||

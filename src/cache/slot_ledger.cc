@@ -72,6 +72,65 @@ Status SlotLedger::claim(const SlotId* slots, std::size_t n, std::uint32_t* page
   return refuse(slots + i * page_size_, position + i * page_size_, i == whole ? kBroken : why);
 }
 
+// ---- For pages that come back from the host ----------------------------------------------------
+
+bool SlotLedger::can_load(bool with_window) const {
+  if (full_side() != nullptr) return true;
+  return engine_.alloc && (!with_window || (engine_.alloc_window && engine_.translate));
+}
+
+Status SlotLedger::alloc(std::size_t num_pages, std::vector<PageId>& out) {
+  std::vector<SlotId> slots(num_pages * page_size_);
+  Status status;
+  if (window_allocator_ != nullptr) {
+    status = window_allocator_->alloc_full(slots);
+  } else if (allocator_ != nullptr) {
+    status = allocator_->alloc(slots);
+  } else if (!engine_.alloc(slots)) {
+    status = make_error(ErrorCode::out_of_capacity, "the engine has no {} slots", slots.size());
+  }
+  if (!status.ok()) return status;
+  for (std::size_t i = 0; i < num_pages; ++i) {
+    if (Status s = refuse_broken_page(slots.data() + i * page_size_, i * page_size_); !s) {
+      release(std::span<const SlotId>(slots));
+      return s;
+    }
+  }
+  for (std::size_t i = 0; i < slots.size(); i += page_size_) {
+    const PageId page{
+        static_cast<std::uint32_t>(static_cast<std::uint64_t>(index_of(slots[i])) / page_size_)};
+    PANDO_CHECK(!is_claimed(page), "page {} was handed out, but is the tree's", index_of(page));
+    word(page) |= bit(page);
+    out.push_back(page);
+  }
+  return {};
+}
+
+Status SlotLedger::alloc_window(std::span<const PageId> pages) {
+  if (window_allocator_ != nullptr) return window_allocator_->alloc_window(pages);
+  std::vector<SlotId> slots;
+  append_slots(pages, slots);
+  if (engine_.alloc_window(slots)) return {};
+  return make_error(ErrorCode::out_of_capacity, "the engine has no {} window slots", slots.size());
+}
+
+void SlotLedger::window_pages(std::span<const PageId> pages, std::vector<PageId>& out) const {
+  std::vector<SlotId> first;
+  for (const PageId page : pages)
+    first.push_back(SlotId{static_cast<std::int64_t>(index_of(page) * page_size_)});
+  std::vector<SlotId> window(first.size());
+  if (window_allocator_ != nullptr) {
+    window_allocator_->translate(first, window);
+  } else {
+    engine_.translate(first, window);
+  }
+  for (const SlotId slot : window)
+    out.push_back(PageId{
+        static_cast<std::uint32_t>(static_cast<std::uint64_t>(index_of(slot)) / page_size_)});
+}
+
+// ---- Going back --------------------------------------------------------------------------------
+
 void SlotLedger::release(std::span<const PageId> pages) {
   for (const PageId page : pages) unclaim(page);
   pages_.insert(pages_.end(), pages.begin(), pages.end());

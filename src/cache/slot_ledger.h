@@ -43,6 +43,16 @@ class SlotLedger {
                bool with_window);
   /// An error unless slots[0, page_size) are one whole page in order.
   Status refuse_broken_page(const SlotId* slots, std::size_t position) const;
+  /// The padding page included.
+  std::size_t num_pages() const { return static_cast<std::size_t>(end_slot_ / page_size_); }
+  /// Whether there is a way to take pages at all.
+  bool can_load(bool with_window) const;
+  /// Takes pages for the tree, without a window side: appends them to `out`, or nothing.
+  Status alloc(std::size_t num_pages, std::vector<PageId>& out);
+  /// Gives pages of the tree, which have none, their window side.
+  Status alloc_window(std::span<const PageId> pages);
+  /// The window page of each page, which has one.
+  void window_pages(std::span<const PageId> pages, std::vector<PageId>& out) const;
   void unclaim(PageId page) { word(page) &= ~bit(page); }
   bool is_claimed(PageId page) const { return (word(page) & bit(page)) != 0; }
 

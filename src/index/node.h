@@ -43,7 +43,7 @@ struct alignas(kCacheLine) Node {
   std::uint32_t* pages = nullptr;  // first device page, inside the segment; nullptr: host only
   Segment* segment = nullptr;      // counted; nullptr for a root
   std::uint32_t offset_pages = 0;  // where in the segment
-  std::uint32_t locks = 0;         // own leases + children with locks > 0
+  std::uint32_t locks = 0;         // own leases + children with locks > 0; root: cut-off children
   std::uint32_t branch_up = 0;     // the branch above it in its parent's branch index
   std::uint32_t generation = 1;
   std::uint64_t last_access = 0;
@@ -63,6 +63,7 @@ struct alignas(kCacheLine) Node {
   bool in_mirrors = false;
   bool on_host = false;     // has a host copy
   bool backing_up = false;  // a copy to the host is under way
+  bool cut_off = false;     // its parent does not count it as a child any more
   bool live = false;
 
   bool is_root() const { return info != nullptr; }
@@ -77,7 +78,7 @@ struct alignas(kCacheLine) Node {
   bool is_host_candidate() const { return num_children == 0 && is_host_evictable(); }
   /// Counts as room on the host: not elsewhere, not held.
   bool is_host_evictable() const {
-    return on_host && !on_device() && locks == 0 && host_locks == 0;
+    return on_host && !on_device() && locks == 0 && host_locks == 0 && !backing_up;
   }
   /// May lose its host copy and stay on the device.
   bool is_mirror() const {

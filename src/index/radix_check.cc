@@ -145,10 +145,10 @@ Status RadixIndex::check_node(NodeIndex index, std::size_t* own_locks) const {
   if (children != node.num_children || device_children != node.device_children)
     return broken("node {} counts {} children, {} on the device; has {} and {}", index,
                   node.num_children, node.device_children, children, device_children);
-  if (node.is_root() ? children == 0 : node.num_pages == 0)
+  if (node.is_root() ? children + node.locks == 0 : node.num_pages == 0)
     return broken("node {} is empty", index);
 
-  if (children_.find(node.hash, [&](NodeIndex i) { return i == index; }) != index)
+  if (!node.cut_off && children_.find(node.hash, [&](NodeIndex i) { return i == index; }) != index)
     return broken("node {} is not in the child table", index);
   if (node.is_root()) return {};
 
@@ -337,9 +337,9 @@ Status RadixIndex::check(const Holds& holds) const {
         return broken("page {} is in the tree twice, second in node {}", node.pages[p], i);
     }
   }
-  if (live != nodes_.num_live() || live != children_.size())
-    return broken("{} nodes live, slab counts {}, child table {}", live, nodes_.num_live(),
-                  children_.size());
+  if (live != nodes_.num_live() || live != children_.size() + num_cut_off_)
+    return broken("{} nodes live, slab counts {}, child table {}, {} cut off", live,
+                  nodes_.num_live(), children_.size(), num_cut_off_);
   if (evictable != evictable_pages_ || locked != protected_pages_)
     return broken("{} pages evictable and {} protected, counted {} and {}", evictable, locked,
                   evictable_pages_, protected_pages_);

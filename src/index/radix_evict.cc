@@ -15,6 +15,9 @@ void RadixIndex::Released::clear() {
   host_pages.clear();
   host_window_pages.clear();
   host_snapshots.clear();
+  demoted_pages.clear();
+  demoted_window_pages.clear();
+  demoted_snapshots.clear();
 }
 
 // ---- Locks -------------------------------------------------------------------------------------
@@ -152,6 +155,7 @@ void RadixIndex::place_path(NodeIndex end) {
 }
 
 bool RadixIndex::is_bare_leaf(NodeIndex index) const {
+  if (num_cut_off_ > 0 && nodes_[index].is_free_leaf() && is_cut_off(index)) return true;
   if (!has_components() || !nodes_[index].is_free_leaf()) return false;
   return !window_in_reach(index, Reach::host) || (state_ && !snapshot_in_reach(index, Reach::host));
 }
@@ -219,7 +223,7 @@ void RadixIndex::evict_window(const Goal& goal, Released& out, Evicted& evicted)
       for (std::uint32_t i = 0; i < node.num_pages; ++i)
         out.window_pages.push_back(PageId{node.pages[i]});
       evicted.window_pages += node.num_pages;
-      window_->drop(index, node);
+      drop_window(index, out);
     }
   }
 }
@@ -263,6 +267,14 @@ void RadixIndex::evict_host_leaves(std::size_t goal, Released& out, Evicted& evi
 void RadixIndex::drop_snapshot(NodeIndex index, Released& out) {
   out.snapshots.push_back(snapshot(index));
   state_->drop(index, nodes_[index]);
+  if (has_host_snapshot(index)) out.demoted_snapshots.push_back(host_snapshot(index));
+}
+
+void RadixIndex::drop_window(NodeIndex index, Released& out) {
+  window_->drop(index, nodes_[index]);
+  if (!has_host_window(index)) return;
+  const auto pages = host_window_pages(nodes_[index]);
+  out.demoted_window_pages.insert(out.demoted_window_pages.end(), pages.begin(), pages.end());
 }
 
 // The device pages of a node from `keep` on are on their way out, with the window side they have.
@@ -307,7 +319,7 @@ void RadixIndex::drop_leaf(NodeIndex leaf, Released& out, Evicted& evicted) {
 NodeIndex RadixIndex::drop_one(NodeIndex leaf, Released& out, Evicted& evicted) {
   retire(leaf);
   release_tail(leaf, 0, out, evicted);
-  if (window_ && window_->has(leaf)) window_->drop(leaf, nodes_[leaf]);
+  if (window_ && window_->has(leaf)) drop_window(leaf, out);
   if (has_snapshot(leaf)) {
     drop_snapshot(leaf, out);
     ++evicted.snapshots;
@@ -322,10 +334,15 @@ NodeIndex RadixIndex::remove_leaf(NodeIndex index) {
   Node& node = nodes_[index];
   const NodeIndex parent = node.parent;
   Segment* segment = node.segment;
-  children_.erase(node.hash, index);
-  branches_.erase(index);
-  --nodes_[parent].num_children;
-  if (node.on_device()) --nodes_[parent].device_children;
+  if (node.cut_off) {
+    --num_cut_off_;
+    if (nodes_[parent].is_root()) --nodes_[parent].locks;
+  } else {
+    children_.erase(node.hash, index);
+    branches_.erase(index);
+    --nodes_[parent].num_children;
+    if (node.on_device()) --nodes_[parent].device_children;
+  }
   segment->live_pages -= node.num_pages;
   if (segment->refs > 1) {  // shared, then the parent holds what is before
     const bool mostly_dead = segment->live_pages * 2 < segment->num_pages;
@@ -383,7 +400,7 @@ void RadixIndex::shrink_segment(NodeIndex last_holder) {
 }
 
 void RadixIndex::drop_root_if_empty(NodeIndex root) {
-  if (nodes_[root].num_children != 0) return;
+  if (nodes_[root].num_children != 0 || nodes_[root].locks != 0) return;
   children_.erase(nodes_[root].hash, root);
   nodes_.free(root);
 }

@@ -108,6 +108,12 @@ void RadixIndex::attach_host(NodeIndex index, const HostSides& sides) {
   if (has_components()) place_components(index);
 }
 
+void RadixIndex::set_backing_up(NodeIndex index, bool yes) {
+  retire(index);
+  nodes_[index].backing_up = yes;
+  admit(index);
+}
+
 NodeIndex RadixIndex::add_host_leaf(NodeIndex parent, const Token* tokens, const HostSides& sides) {
   const NodeIndex index =
       hang_leaf(parent, tokens, static_cast<std::uint32_t>(sides.pages.size()), nullptr);
@@ -148,7 +154,9 @@ void RadixIndex::detach_device(NodeIndex index, Released& out, Evicted& evicted)
   retire(index);
   release_tail(index, 0, out, evicted);
   evicted.demoted_pages += node.num_pages;
-  if (window_ && window_->has(index)) window_->drop(index, node);
+  const auto pages = host_pages(node);
+  out.demoted_pages.insert(out.demoted_pages.end(), pages.begin(), pages.end());
+  if (window_ && window_->has(index)) drop_window(index, out);
   if (has_snapshot(index)) {
     drop_snapshot(index, out);
     ++evicted.snapshots;
@@ -175,6 +183,40 @@ bool RadixIndex::leave_to_host(NodeIndex index, std::uint32_t keep, Released& ou
     detach_device(index, out, evicted);
   }
   return true;
+}
+
+// Whoever holds it, or something below, holds its parent too: so the way up stays.
+void RadixIndex::cut_off(NodeIndex index, Released& out) {
+  Node& node = nodes_[index];
+  const NodeIndex parent = node.parent;
+  const NodeId parent_id = nodes_.id(parent);
+  leave_order(parent);
+  children_.erase(node.hash, index);
+  branches_.erase(index);
+  --nodes_[parent].num_children;
+  if (node.on_device()) --nodes_[parent].device_children;
+  node.cut_off = true;
+  ++num_cut_off_;
+  if (nodes_[parent].is_root()) ++nodes_[parent].locks;
+  enter_order(parent);
+
+  std::vector<NodeIndex> below{index};  // parents before children
+  for (std::size_t i = 0; i < below.size(); ++i)
+    branches_.for_each_child(below[i], [&](NodeIndex child) { below.push_back(child); });
+  Evicted ignored;
+  for (std::size_t i = below.size(); i-- > 0;) {
+    if (nodes_[below[i]].is_free_leaf()) drop_one(below[i], out, ignored);
+  }
+  if (nodes_.resolve(parent_id) != kNoNode && !nodes_[parent].is_root())
+    drop_if_bare(parent, out, ignored);
+}
+
+bool RadixIndex::is_cut_off(NodeIndex index) const {
+  if (num_cut_off_ == 0) return false;
+  for (NodeIndex i = index; !nodes_[i].is_root(); i = nodes_[i].parent) {
+    if (nodes_[i].cut_off) return true;
+  }
+  return false;
 }
 
 // ---- Leaving the host --------------------------------------------------------------------------

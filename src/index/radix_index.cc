@@ -308,6 +308,20 @@ void RadixIndex::touch_insert(NodeIndex end, std::int32_t priority, bool chunked
 
 // ---- Telling -----------------------------------------------------------------------------------
 
+RadixIndex::Cursor RadixIndex::device_end(Cursor cursor) const {
+  while (cursor.pages > 0 && !nodes_[cursor.node].on_device()) {
+    cursor.pages -= cursor.pages_in_node;
+    cursor.node = nodes_[cursor.node].parent;
+    cursor.pages_in_node = nodes_[cursor.node].num_pages;
+  }
+  return cursor;
+}
+
+const std::string& RadixIndex::namespace_of(NodeIndex node) const {
+  while (!nodes_[node].is_root()) node = nodes_[node].parent;
+  return nodes_[node].info->name;
+}
+
 const PageHash* RadixIndex::parent_hash(const Node& node) const {
   const Node& parent = nodes_[node.parent];
   if (!parent.is_root()) return hashes(parent) + parent.num_pages - 1;

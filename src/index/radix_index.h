@@ -124,6 +124,10 @@ class RadixIndex {
     std::vector<HostPageId> host_pages;
     std::vector<HostPageId> host_window_pages;
     std::vector<HostPageId> host_snapshots;
+    // Host pages whose copy on the device has gone.
+    std::vector<HostPageId> demoted_pages;
+    std::vector<HostPageId> demoted_window_pages;
+    std::vector<HostPageId> demoted_snapshots;
     void clear();
   };
 
@@ -202,7 +206,13 @@ class RadixIndex {
   NodeIndex add_host_leaf(NodeIndex parent, const Token* tokens, const HostSides& sides);
   /// Removes `node`, which is not on the device, and all below. Nobody holds any of it.
   void drop_subtree(NodeIndex node, Released& out, Evicted& evicted);
-  void set_backing_up(NodeIndex node, bool yes) { nodes_[node].backing_up = yes; }
+  /// A copy of `node` to the host is under way: it does not leave the host meanwhile.
+  void set_backing_up(NodeIndex node, bool yes);
+  /// The bytes of `node` on the device are not to be trusted, and so are those computed from them:
+  /// nothing at or below it is ever found again. What somebody holds stays until it is let go.
+  void cut_off(NodeIndex node, Released& out);
+  /// Whether `node` is at or below one that was cut off.
+  bool is_cut_off(NodeIndex node) const;
 
   /// Keeps the path to `node` on the host, or on whichever tier it is.
   void lock_host(NodeIndex node);
@@ -220,16 +230,22 @@ class RadixIndex {
   void keep_hashes();
   bool with_hashes() const { return with_hashes_; }
 
+  /// The part of a walk that is on the device, whatever its components.
+  Cursor device_end(Cursor cursor) const;
+
   NodeId id(NodeIndex node) const { return nodes_.id(node); }
   NodeIndex resolve(NodeId id) const { return nodes_.resolve(id); }
   const Node& node(NodeIndex index) const { return nodes_[index]; }
   const PageHash* hashes(const Node& node) const {
     return node.segment->hashes.get() + node.offset_pages;
   }
+  /// The name of the root above a node.
+  const std::string& namespace_of(NodeIndex node) const;
   /// The hash of the page before `node`'s first; nullptr at a chain's start.
   const PageHash* parent_hash(const Node& node) const;
 
   std::size_t page_size() const { return page_size_; }
+  std::size_t window_pages() const { return window_pages_; }
   /// Whole pages of a key; 0 for one shorter than a page.
   std::size_t num_pages(const Key& key) const {
     return key.tokens.size() <= overlap_ ? 0 : (key.tokens.size() - overlap_) / page_size_;
@@ -241,6 +257,7 @@ class RadixIndex {
   Sizes sizes(ComponentKind kind) const;
   std::size_t num_nodes() const { return nodes_.num_live(); }
   std::size_t memory_bytes() const;
+  /// Every device page, path by path in token order; those cut off left out.
   std::vector<PageId> all_pages() const;
   /// Calls fn(index, node) for every node but roots.
   template <typename Fn>
@@ -286,6 +303,7 @@ class RadixIndex {
   void evict_host_snapshots(std::size_t goal, Released& out, Evicted& evicted);
   void drop_if_bare(NodeIndex node, Released& out, Evicted& evicted);
   void drop_snapshot(NodeIndex node, Released& out);
+  void drop_window(NodeIndex node, Released& out);
   NodeIndex remove_leaf(NodeIndex leaf);
   void trim(NodeIndex leaf, std::uint32_t keep_pages, Released& out, Evicted& evicted);
   void shrink_segment(NodeIndex last_holder);
@@ -343,6 +361,7 @@ class RadixIndex {
   std::uint64_t now_ = 0;
   std::size_t evictable_pages_ = 0;
   std::size_t protected_pages_ = 0;
+  std::size_t num_cut_off_ = 0;
   std::size_t host_pages_ = 0;
   std::size_t host_evictable_pages_ = 0;  // on the host only, not held
 };

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiers below the device, as options of PrefixCache: host memory now, a store behind it. What
+// leaves the device stays in the tree while its host copy does; load_back brings it back.
+//
+// Copies run on threads of the copier and report to poll(), on the thread of the cache. Until then
+// the pages on both sides are held. A copy that fails is a miss and a counter, never a hit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "pando/copier.h"
+#include "pando/host_pool.h"
+#include "pando/kv_pool.h"
+#include "pando/result.h"
+
+namespace pando {
+
+/// When a node gets its host copy. Hits are inserts that pass through it, its own among them.
+enum class WritePolicy {
+  write_through,            ///< at the first hit
+  write_through_selective,  ///< at the second
+  write_back,               ///< when it is evicted from the device
+};
+std::string_view to_string(WritePolicy policy);
+Result<WritePolicy> parse_write_policy(std::string_view name);
+
+/// The bytes of one component on both tiers. Not owned.
+struct TierPools {
+  KvPool* device = nullptr;
+  HostPool* host = nullptr;
+};
+
+struct HostTierOptions {
+  TierPools full = {};
+  TierPools window = {};  ///< with a window component: of window slots
+  TierPools state = {};   ///< with a state component: row_of() of state slots
+  Copier* copier = nullptr;
+  WritePolicy write_policy = WritePolicy::write_through_selective;
+  /// Fewer tokens are sooner computed than loaded back.
+  std::size_t load_back_threshold = 10;
+  /// When the host is full, first give up copies of what is on the device anyway.
+  bool reclaim_mirrors_first = false;
+  std::size_t backup_stream = 0;  ///< of the copier
+  std::size_t load_stream = 1;
+};
+
+struct LoadBackOptions {
+  /// At most so many device tokens, evicted ones included; else nothing is loaded.
+  std::optional<std::size_t> quota_tokens = {};
+  LoadOrder order = LoadOrder::by_layer;
+};
+
+enum class LoadOutcome {
+  loaded,           ///< on its way: the pools' gates are set
+  nothing_to_load,  ///< all that is cached is on the device
+  below_threshold,
+  over_quota,
+  no_room,    ///< the device is full of what is in use
+  recompute,  ///< the gate found that computing is faster
+};
+std::string_view to_string(LoadOutcome outcome);
+
+struct LoadBack {
+  LoadOutcome outcome = LoadOutcome::nothing_to_load;
+  std::size_t tokens = 0;  ///< that the device has more
+};
+
+/// What a poll() has applied.
+struct PollResult {
+  std::size_t backups = 0;  ///< copies to the host acknowledged
+  std::size_t loads = 0;    ///< loads acknowledged
+  std::size_t failures = 0;
+  bool idle = true;  ///< nothing is under way any more
+};
+
+/// Totals since creation or reset(), in tokens unless said otherwise.
+struct TierStats {
+  std::uint64_t backed_up_tokens = 0;  ///< copied to the host
+  std::uint64_t loaded_tokens = 0;     ///< copied back
+  std::uint64_t demoted_tokens = 0;    ///< evicted from the device, still on the host
+  std::uint64_t host_evicted_tokens = 0;
+  std::uint64_t refused_backups = 0;  ///< nodes for which the host had no room
+  std::uint64_t failed_backups = 0;   ///< copies that failed
+  std::uint64_t failed_loads = 0;
+  std::uint64_t recomputed_tokens = 0;  ///< inserted over a host copy
+};
+
+}  // namespace pando

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passing on what the index decided; see the header.
+#include "cache/cache_core.h"
+
+namespace pando {
+
+void CacheCore::give_back_device(RadixIndex::Released& from) {
+  ledger.release(std::span<const PageId>(from.pages));
+  ledger.release_window(std::span<const PageId>(from.window_pages));
+  states.release(from.snapshots);
+  from.pages.clear();
+  from.window_pages.clear();
+  from.snapshots.clear();
+}
+
+void CacheCore::record_stored(Medium medium, NodeIndex i) {
+  if (!events) return;
+  const Node& node = index.node(i);
+  const std::size_t num_tokens = node.num_pages * options.page_size + (options.bigram ? 1 : 0);
+  const PageHash* parent = node.begin_pages() == 0 ? nullptr : index.parent_hash(node);
+  events->stored(medium, index.namespace_of(i), parent, {index.hashes(node), node.num_pages},
+                 {node.tokens, num_tokens});
+}
+
+}  // namespace pando

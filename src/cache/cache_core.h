@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every part of a PrefixCache works on: the index decides, the ledgers return slots, the log
+// records. PrefixCache::Impl adds the calls; HostTier moves bytes for it.
+#pragma once
+
+#include "cache/event_log.h"
+#include "cache/slot_ledger.h"
+#include "cache/state_ledger.h"
+#include "index/radix_index.h"
+#include "pando/cache.h"
+
+namespace pando {
+
+struct CacheCore {
+  const CacheOptions options;
+  RadixIndex index;
+  SlotLedger ledger;
+  StateLedger states;
+  std::optional<EventLog> events = {};
+  CacheStats stats = {};
+  RadixIndex::Released released = {};  // by the operation under way; empty between operations
+
+  /// Passes on what the index let go of on the device.
+  void give_back_device(RadixIndex::Released& from);
+  /// Tells the log that a node is on a tier now.
+  void record_stored(Medium medium, NodeIndex node);
+};
+
+}  // namespace pando

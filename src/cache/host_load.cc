@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loading back: what of a path the device lacks, room for it, the copies, and their
+// acknowledgement. Before commit() nothing has changed that anyone could see, but that the device
+// may have evicted something for it.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cache/host_tier.h"
+
+namespace pando {
+
+/// What the path to `end` lacks on the device, and what is being taken for it.
+struct HostTier::LoadPlan {
+  NodeIndex end = kNoNode;
+  std::vector<NodeIndex> nodes;    // not on the device, from the top
+  std::vector<NodeIndex> windows;  // within the window of the end, without one on the device
+  std::uint32_t window_from = 0;   // pages from the root: where the window of the end begins
+  bool wants_window = false;       // the cache has windows, and the end is not the root
+  bool wants_snapshot = false;
+  std::size_t num_pages = 0;         // of `nodes`
+  std::size_t num_window_pages = 0;  // of `windows`
+
+  Copy copy;
+  std::vector<PageId> without_window;  // that have been given one, in the order of `windows`
+  StateSlot snapshot = {};
+};
+
+// A node across the beginning of the window is split there first: only its lower part is loaded.
+HostTier::LoadPlan HostTier::plan_load(NodeIndex end) {
+  LoadPlan plan;
+  plan.end = end;
+  const std::uint32_t end_pages = index_.node(end).end_pages;
+  if (core_.options.window) {
+    plan.wants_window = true;
+    plan.window_from = end_pages - static_cast<std::uint32_t>(
+                                       std::min<std::size_t>(end_pages, index_.window_pages()));
+    NodeIndex i = end;
+    while (index_.node(i).begin_pages() > plan.window_from) i = index_.node(i).parent;
+    if (index_.node(i).begin_pages() < plan.window_from)
+      index_.settle({i, plan.window_from - index_.node(i).begin_pages(), plan.window_from});
+    for (i = end; index_.node(i).end_pages > plan.window_from; i = index_.node(i).parent) {
+      if (index_.has_window(i)) continue;
+      plan.windows.push_back(i);
+      plan.num_window_pages += index_.node(i).num_pages;
+    }
+  }
+  for (NodeIndex i = end; !index_.node(i).is_root() && !index_.node(i).on_device();
+       i = index_.node(i).parent) {
+    plan.nodes.push_back(i);
+    plan.num_pages += index_.node(i).num_pages;
+  }
+  std::reverse(plan.nodes.begin(), plan.nodes.end());
+  plan.wants_snapshot = core_.options.state && !index_.has_snapshot(end);
+  return plan;
+}
+
+// Evicts exactly what is missing, unless even that would not do.
+bool HostTier::make_room(const LoadPlan& plan) {
+  RadixIndex::Goal goal;
+  const auto missing = [&](std::size_t wanted, std::size_t available, ComponentKind kind,
+                           std::size_t& out) {
+    const std::size_t unit = kind == ComponentKind::state ? 1 : index_.page_size();
+    out = wanted - std::min(wanted, available);
+    return out <= index_.sizes(kind).evictable / unit;
+  };
+  if (const PagedAllocator* full = core_.ledger.full_side()) {
+    if (!missing(plan.num_pages, full->available_pages(), ComponentKind::full, goal.pages))
+      return false;
+  }
+  if (const WindowAllocator* both = core_.ledger.window_allocator()) {
+    if (!missing(plan.num_window_pages, both->window().available_pages(), ComponentKind::window,
+                 goal.window_pages))
+      return false;
+  }
+  if (plan.wants_snapshot &&
+      !missing(1, core_.states.pool()->available(), ComponentKind::state, goal.snapshots))
+    return false;
+  if (goal.pages + goal.window_pages + goal.snapshots > 0) evict_(goal);
+  return true;
+}
+
+// Of an engine's own slots nobody here knows how many are free: when it refuses, as much as is
+// wanted is evicted, and it is asked once more.
+bool HostTier::take_pages(LoadPlan& plan) {
+  const auto try_twice = [&](auto take, const RadixIndex::Goal& goal) {
+    if (take()) return true;
+    if (core_.ledger.full_side() != nullptr) return false;
+    evict_(goal);
+    return static_cast<bool>(take());
+  };
+  Copy& copy = plan.copy;
+  if (plan.num_pages > 0 &&
+      !try_twice([&] { return core_.ledger.alloc(plan.num_pages, copy.full.device).ok(); },
+                 {.pages = plan.num_pages}))
+    return false;
+
+  std::vector<PageId> without_window;
+  std::size_t offset = copy.full.device.size();
+  for (const NodeIndex i : plan.windows) {  // from the end up
+    const Node& node = index_.node(i);
+    const PageId* pages = reinterpret_cast<const PageId*>(node.pages);
+    if (!node.on_device()) {
+      offset -= node.num_pages;
+      pages = copy.full.device.data() + offset;
+    }
+    without_window.insert(without_window.end(), pages, pages + node.num_pages);
+  }
+  if (!without_window.empty()) {
+    if (!try_twice([&] { return core_.ledger.alloc_window(without_window).ok(); },
+                   {.window_pages = without_window.size()}))
+      return false;
+    core_.ledger.window_pages(without_window, copy.window.device);
+    plan.without_window = std::move(without_window);
+  }
+  if (!plan.wants_snapshot) return true;
+  const std::optional<StateSlot> slot = core_.states.pool()->alloc();
+  if (!slot) return false;
+  plan.snapshot = *slot;
+  copy.state.device.push_back(page_of(*slot));
+  return true;
+}
+
+// Gives back what was taken on the device.
+void HostTier::give_up(LoadPlan& plan) {
+  if (plan.snapshot) core_.states.release({&plan.snapshot, 1});
+  // Those of nodes that were on the device already keep their page and lose the window again.
+  core_.ledger.release_window(std::span<const PageId>(plan.without_window));
+  core_.ledger.release(std::span<const PageId>(plan.copy.full.device));
+  core_.ledger.flush();
+}
+
+Status HostTier::start_load(LoadPlan& plan, LoadOrder order) {
+  Copy& copy = plan.copy;
+  for (const NodeIndex i : plan.nodes) {
+    const auto pages = index_.host_pages(index_.node(i));
+    copy.full.host.insert(copy.full.host.end(), pages.begin(), pages.end());
+  }
+  for (const NodeIndex i : plan.windows) {
+    const auto pages = index_.host_window_pages(index_.node(i));
+    copy.window.host.insert(copy.window.host.end(), pages.begin(), pages.end());
+  }
+  if (plan.wants_snapshot) copy.state.host.push_back(index_.host_snapshot(plan.end));
+
+  Status status;
+  copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
+    if (!status.ok()) return;
+    pools.host->protect_load(pages.host);
+    Result<Transfer> transfer = options_.copier->load(
+        {*pools.device, *pools.host, pages.device, pages.host}, options_.load_stream, order);
+    if (transfer.ok()) {
+      copy.transfers.push_back(*transfer);
+      return;
+    }
+    pools.host->abort_load(pages.host);
+    status = transfer.error();
+  });
+  if (status.ok()) return status;
+  std::size_t begun = 0;
+  for (Transfer& transfer : copy.transfers) {
+    if (!transfer.cancel()) (void)transfer.wait();
+  }
+  copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
+    if (begun++ < copy.transfers.size()) pools.host->abort_load(pages.host);
+  });
+  return status;
+}
+
+void HostTier::commit(LoadPlan& plan, Load& load) {
+  std::size_t offset = 0;
+  const auto has_new_window = [&](NodeIndex i) {
+    return std::find(plan.windows.begin(), plan.windows.end(), i) != plan.windows.end();
+  };
+  for (const NodeIndex i : plan.nodes) {
+    const std::uint32_t n = index_.node(i).num_pages;
+    const auto* pages = reinterpret_cast<const std::uint32_t*>(plan.copy.full.device.data());
+    index_.attach_device(i, {pages + offset, n}, has_new_window(i));
+    core_.record_stored(Medium::device, i);
+    offset += n;
+  }
+  for (const NodeIndex i : plan.windows) {
+    if (!index_.has_window(i)) index_.attach_window(i);
+  }
+  if (plan.snapshot) {
+    core_.states.claim(plan.snapshot);
+    index_.add_snapshot(plan.end, plan.snapshot);
+  }
+  const NodeIndex top_window = plan.windows.empty() ? plan.end : plan.windows.back();
+  const NodeIndex top_node = plan.nodes.empty() ? plan.end : plan.nodes.front();
+  const bool window_is_higher = index_.node(top_window).end_pages < index_.node(top_node).end_pages;
+  load.top = index_.id(window_is_higher ? top_window : top_node);
+  load.held = Part{.node = index_.id(plan.end), .begin = plan.window_from};
+  load.held.has_window = plan.wants_window;
+  if (core_.options.state) load.held.state = 0;
+  hold(load.held);
+  index_.lock_host(plan.end);
+  ++num_host_locks_;
+  std::size_t next = 0;
+  plan.copy.for_each_pool(options_, [&](const TierPools& pools, Pages&) {
+    pools.device->gate(plan.copy.transfers[next++].signal());
+  });
+  plan.copy.num_pages = plan.num_pages;
+  load.copy = std::move(plan.copy);
+}
+
+Result<LoadOutcome> HostTier::load(NodeIndex end, std::size_t from,
+                                   const LoadBackOptions& load_options) {
+  const std::size_t page_size = index_.page_size();
+  const std::size_t gained = (index_.node(end).end_pages - from) * page_size;
+  if (gained == 0) return LoadOutcome::nothing_to_load;
+  if (gained < options_.load_back_threshold) return LoadOutcome::below_threshold;
+  LoadPlan plan = plan_load(end);
+  if (load_options.quota_tokens && plan.num_pages * page_size > *load_options.quota_tokens)
+    return LoadOutcome::over_quota;
+
+  // Against our own eviction: the path as far as the device has it, and of the window and the
+  // snapshot what it has.
+  std::vector<NodeIndex> kept_windows;
+  if (plan.wants_window) {
+    for (NodeIndex i = end; index_.node(i).end_pages > plan.window_from;
+         i = index_.node(i).parent) {
+      if (index_.has_window(i)) kept_windows.push_back(i);
+    }
+  }
+  const NodeIndex anchor = plan.nodes.empty() ? end : index_.node(plan.nodes.front()).parent;
+  const bool keeps_snapshot = core_.options.state && !plan.wants_snapshot;
+  const bool has_anchor = !index_.node(anchor).is_root();
+  if (has_anchor) index_.lock(anchor);
+  for (const NodeIndex i : kept_windows) index_.lock_window(i, index_.node(i).begin_pages());
+  if (keeps_snapshot) index_.lock_state(end);
+  index_.lock_host(end);
+  const bool has_pages = make_room(plan) && take_pages(plan);
+  const Status started = has_pages ? start_load(plan, load_options.order) : Status{};
+  const bool loads = has_pages && started.ok();
+  if (loads) {
+    loads_.emplace_back();
+    commit(plan, loads_.back());
+  } else {
+    give_up(plan);
+  }
+  index_.unlock_host(end, core_.released);
+  if (keeps_snapshot) index_.unlock_state(end);
+  for (const NodeIndex i : kept_windows) index_.unlock_window(i, index_.node(i).begin_pages());
+  if (has_anchor) index_.unlock(anchor, core_.released);
+  if (!started.ok()) return started.error();
+  return loads ? LoadOutcome::loaded : LoadOutcome::no_room;
+}
+
+void HostTier::apply_load(Load& load) {
+  const bool loaded = load.copy.wait();
+  load.copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
+    pools.host->complete_load(pages.host);  // even of a failed one: its nodes are cut off
+  });
+  index_.unlock_host(index_.resolve(load.held.node), core_.released);
+  --num_host_locks_;
+  release(load.held);
+  if (loaded) {
+    ++acknowledged_.loads;
+    stats.loaded_tokens += load.copy.num_pages * index_.page_size();
+    return;
+  }
+  ++acknowledged_.failures;
+  ++stats.failed_loads;
+  const NodeIndex top = index_.resolve(load.top);
+  if (top != kNoNode && !index_.is_cut_off(top)) index_.cut_off(top, core_.released);
+}
+
+}  // namespace pando

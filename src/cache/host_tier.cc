@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies to the host and their acknowledgement. Loads are in host_load.cc.
+#include "cache/host_tier.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace pando {
+namespace {
+
+std::size_t hits_before_backup(WritePolicy policy) {
+  return policy == WritePolicy::write_through ? 1 : 2;
+}
+
+}  // namespace
+
+HostTier::HostTier(CacheCore& core, const HostTierOptions& options, Evict evict)
+    : core_(core), index_(core.index), options_(options), evict_(std::move(evict)) {}
+
+HostTier::~HostTier() { drain(); }
+
+// ---- Reserving ---------------------------------------------------------------------------------
+
+// What evicting lets go of is given back at once: it is the room that is wanted.
+bool HostTier::reserve(HostPool& pool, ComponentKind kind, std::size_t n,
+                       std::vector<HostPageId>& out) {
+  const std::size_t available = pool.available_pages();
+  if (available < n) {
+    const std::size_t missing = n - available;
+    const Sizes sizes = index_.host_sizes(kind);
+    const std::size_t at_most = options_.reclaim_mirrors_first ? sizes.total : sizes.evictable;
+    if (at_most < missing) return false;
+    evict(kind == ComponentKind::full     ? RadixIndex::Goal{.pages = missing}
+          : kind == ComponentKind::window ? RadixIndex::Goal{.window_pages = missing}
+                                          : RadixIndex::Goal{.snapshots = missing});
+  }
+  const std::size_t first = out.size();
+  out.resize(first + n);
+  if (pool.alloc(std::span(out).subspan(first))) return true;
+  out.resize(first);
+  return false;
+}
+
+RadixIndex::Evicted HostTier::evict(const RadixIndex::Goal& goal) {
+  RadixIndex::Released released;
+  const RadixIndex::Evicted evicted =
+      index_.evict_host(goal, options_.reclaim_mirrors_first, released);
+  stats.host_evicted_tokens += evicted.host_pages * index_.page_size();
+  core_.give_back_device(released);
+  give_back(released);
+  return evicted;
+}
+
+// The node's pages on both tiers at the end of `copy`. Its window and its snapshot are copied where
+// there is room for them; without, the host has a tombstone.
+bool HostTier::reserve_node(NodeIndex i, Copy& copy) {
+  const std::uint32_t num_pages = index_.node(i).num_pages;
+  Part part{.node = index_.id(i), .begin = index_.node(i).begin_pages()};
+  part.full = copy.full.host.size();
+  part.window = copy.window.host.size();
+  if (!reserve(*options_.full.host, ComponentKind::full, num_pages, copy.full.host)) {
+    ++stats.refused_backups;
+    return false;
+  }
+  const Node& node = index_.node(i);
+  const auto* pages = reinterpret_cast<const PageId*>(node.pages);
+  copy.full.device.insert(copy.full.device.end(), pages, pages + num_pages);
+  if (core_.options.window && index_.has_window(i) &&
+      reserve(*options_.window.host, ComponentKind::window, num_pages, copy.window.host)) {
+    part.has_window = true;
+    core_.ledger.window_pages({pages, num_pages}, copy.window.device);
+  }
+  if (index_.has_snapshot(i) &&
+      reserve(*options_.state.host, ComponentKind::state, 1, copy.state.host)) {
+    part.state = copy.state.device.size();
+    copy.state.device.push_back(page_of(index_.snapshot(i)));
+  }
+  copy.num_pages += num_pages;
+  copy.parts.push_back(part);
+  return true;
+}
+
+// ---- Copying -----------------------------------------------------------------------------------
+
+bool HostTier::Copy::finished() const {
+  return std::all_of(transfers.begin(), transfers.end(),
+                     [](const Transfer& t) { return t.finished(); });
+}
+
+bool HostTier::Copy::wait() const {
+  bool all = !broken;
+  for (const Transfer& transfer : transfers) all = transfer.wait().ok() && all;
+  return all;
+}
+
+// A copier that refuses leaves the copy broken: what has begun is waited for like any other.
+void HostTier::start_backup(Copy& copy) {
+  copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
+    pools.host->protect_write(pages.host);
+    Result<Transfer> transfer = options_.copier->backup(
+        {*pools.device, *pools.host, pages.device, pages.host}, options_.backup_stream);
+    if (transfer.ok()) {
+      copy.transfers.push_back(*transfer);
+    } else {
+      copy.broken = true;
+    }
+  });
+}
+
+void HostTier::hold(const Part& part) {
+  const NodeIndex node = index_.resolve(part.node);
+  index_.lock(node);
+  ++num_locks_;
+  if (part.has_window) index_.lock_window(node, part.begin);
+  if (part.state) {
+    index_.lock_state(node);
+    ++num_state_locks_;
+  }
+}
+
+void HostTier::release(const Part& part) {
+  const NodeIndex node = index_.resolve(part.node);
+  PANDO_CHECK(node != kNoNode, "node {} has gone while it was copied", part.node.index);
+  if (part.has_window) index_.unlock_window(node, part.begin);
+  if (part.state) {
+    index_.unlock_state(node);
+    --num_state_locks_;
+  }
+  index_.unlock(node, core_.released);
+  --num_locks_;
+}
+
+// ---- Write through -----------------------------------------------------------------------------
+
+// From the top, so that a node's copy never comes before its parent's; it ends with the first node
+// for which there is no room.
+void HostTier::write_through(NodeIndex end) {
+  if (options_.write_policy == WritePolicy::write_back) return;
+  const std::size_t enough = hits_before_backup(options_.write_policy);
+  path_.clear();
+  for (NodeIndex i = end; !index_.node(i).is_root(); i = index_.node(i).parent) {
+    const Node& node = index_.node(i);
+    if (!node.on_host && !node.backing_up && node.hits >= enough) path_.push_back(i);
+  }
+  Copy copy;
+  for (; !path_.empty(); path_.pop_back()) {
+    if (!reserve_node(path_.back(), copy)) break;
+    index_.set_backing_up(path_.back(), true);
+    hold(copy.parts.back());
+  }
+  if (copy.parts.empty()) return;
+  start_backup(copy);
+  backups_.push_back(std::move(copy));
+}
+
+void HostTier::apply_backup(Copy& copy) {
+  const bool copied = copy.wait();
+  copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
+    if (copied) {
+      pools.host->complete_write(pages.host);
+    } else {
+      pools.host->abort_write(pages.host);
+      pools.host->free(pages.host);
+    }
+  });
+  for (const Part& part : copy.parts) {
+    const NodeIndex end = index_.resolve(part.node);
+    for (NodeIndex i = end; index_.node(i).end_pages > part.begin; i = index_.node(i).parent) {
+      index_.set_backing_up(i, false);
+      if (!copied) continue;
+      attach(i, part, copy, i == end);
+      core_.record_stored(Medium::host, i);
+    }
+    release(part);
+  }
+  ++(copied ? acknowledged_.backups : acknowledged_.failures);
+  stats.failed_backups += copied ? 0 : 1;
+  stats.backed_up_tokens += copied ? copy.num_pages * index_.page_size() : 0;
+}
+
+// Node i is what has become of the part, or the upper end of it after a split.
+void HostTier::attach(NodeIndex i, const Part& part, const Copy& copy, bool is_end) {
+  const Node& node = index_.node(i);
+  const std::size_t offset = node.begin_pages() - part.begin;
+  RadixIndex::HostSides sides{
+      .pages = std::span(copy.full.host).subspan(part.full + offset, node.num_pages)};
+  if (part.has_window)
+    sides.window_pages = std::span(copy.window.host).subspan(part.window + offset, node.num_pages);
+  if (part.state && is_end) sides.snapshot = copy.state.host[*part.state];
+  index_.attach_host(i, sides);
+}
+
+// ---- Write back --------------------------------------------------------------------------------
+
+bool HostTier::write_back(NodeIndex i) {
+  if (options_.write_policy != WritePolicy::write_back || !reserve_node(i, victims_)) return false;
+  attach(i, victims_.parts.back(), victims_, /*is_end=*/true);
+  index_.set_backing_up(i, true);  // or the next victim might take its pages
+  return true;
+}
+
+// The nodes are on the host already as far as the tree is concerned; nobody has seen that yet. Some
+// may have gone again, with a parent for which there was no room: then their pages are filled for
+// nothing.
+void HostTier::finish_write_back() {
+  if (victims_.parts.empty()) return;
+  Copy copy = std::move(victims_);
+  victims_ = {};
+  start_backup(copy);
+  const bool copied = copy.wait();
+  copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
+    pools.host->complete_write(pages.host);  // even of a failed copy: its nodes go at once
+  });
+  RadixIndex::Evicted dropped;
+  for (const Part& part : copy.parts) {
+    const NodeIndex i = index_.resolve(part.node);
+    if (i == kNoNode) continue;
+    index_.set_backing_up(i, false);
+    if (copied) {
+      core_.record_stored(Medium::host, i);
+    } else {
+      index_.drop_subtree(i, core_.released, dropped);
+    }
+  }
+  ++(copied ? acknowledged_.backups : acknowledged_.failures);
+  stats.failed_backups += copied ? 0 : 1;
+  stats.backed_up_tokens += copied ? copy.num_pages * index_.page_size() : 0;
+}
+
+// ---- Polling -----------------------------------------------------------------------------------
+
+PollResult HostTier::poll() {
+  while (!backups_.empty() && backups_.front().finished()) {
+    Copy copy = std::move(backups_.front());
+    backups_.pop_front();
+    apply_backup(copy);
+  }
+  while (!loads_.empty() && loads_.front().copy.finished()) {
+    Load load = std::move(loads_.front());
+    loads_.pop_front();
+    apply_load(load);
+  }
+  PollResult result = std::exchange(acknowledged_, {});
+  result.idle = idle();
+  return result;
+}
+
+void HostTier::drain() {
+  for (Copy& copy : backups_) copy.wait();
+  for (Load& load : loads_) load.copy.wait();
+  poll();
+}
+
+void HostTier::give_back(RadixIndex::Released& released) {
+  const auto pass_on = [](HostPool* pool, std::vector<HostPageId>& demoted,
+                          std::vector<HostPageId>& freed) {
+    if (!demoted.empty()) pool->device_gone(demoted);
+    if (!freed.empty()) pool->free(freed);
+    demoted.clear();
+    freed.clear();
+  };
+  pass_on(options_.full.host, released.demoted_pages, released.host_pages);
+  pass_on(options_.window.host, released.demoted_window_pages, released.host_window_pages);
+  pass_on(options_.state.host, released.demoted_snapshots, released.host_snapshots);
+}
+
+void HostTier::device_came(NodeIndex i, bool pages, bool window, bool snapshot) {
+  const Node& node = index_.node(i);
+  if (pages) options_.full.host->device_came(index_.host_pages(node));
+  if (window && index_.has_host_window(i))
+    options_.window.host->device_came(index_.host_window_pages(node));
+  if (!snapshot || !index_.has_host_snapshot(i)) return;
+  const HostPageId page = index_.host_snapshot(i);
+  options_.state.host->device_came({&page, 1});
+}
+
+// ---- Proving -----------------------------------------------------------------------------------
+
+Status HostTier::check() const {
+  struct Expected {
+    const HostPool* pool;
+    const char* name;
+    std::vector<std::optional<PageState>> states;
+  };
+  const auto expect = [](const HostPool* pool, const char* name) {
+    return Expected{pool, name,
+                    std::vector<std::optional<PageState>>(pool ? pool->num_pages() : 0)};
+  };
+  Expected full = expect(options_.full.host, "full");
+  Expected window = expect(options_.window.host, "window");
+  Expected state = expect(options_.state.host, "state");
+  Status status;
+  const auto own = [&](Expected& of, std::span<const HostPageId> pages, PageState state_of) {
+    for (const HostPageId page : pages) {
+      auto& expected = of.states[index_of(page)];
+      if (expected && expected != PageState::loading)
+        status = make_error(ErrorCode::corrupt, "{} host page {} has two owners", of.name,
+                            index_of(page));
+      if (!expected) expected = state_of;
+    }
+  };
+  for (const Load& load : loads_) {
+    own(full, load.copy.full.host, PageState::loading);
+    own(window, load.copy.window.host, PageState::loading);
+    own(state, load.copy.state.host, PageState::loading);
+  }
+  for (const Copy& copy : backups_) {
+    own(full, copy.full.host, PageState::writing);
+    own(window, copy.window.host, PageState::writing);
+    own(state, copy.state.host, PageState::writing);
+  }
+  const auto state_of = [](bool on_device) {
+    return on_device ? PageState::synced : PageState::backed_up;
+  };
+  index_.for_each_node([&](NodeIndex i, const Node& node) {
+    if (node.on_host) own(full, index_.host_pages(node), state_of(node.on_device()));
+    if (index_.has_host_window(i))
+      own(window, index_.host_window_pages(node), state_of(index_.has_window(i)));
+    if (!index_.has_host_snapshot(i)) return;
+    const HostPageId page = index_.host_snapshot(i);
+    own(state, {&page, 1}, state_of(index_.has_snapshot(i)));
+  });
+  if (!status.ok()) return status;
+  for (const Expected* of : {&full, &window, &state}) {
+    for (std::uint32_t p = 0; p < of->states.size(); ++p) {
+      const PageState expected = of->states[p].value_or(PageState::idle);
+      if (of->pool->state(HostPageId{p}) != expected)
+        return make_error(ErrorCode::corrupt, "{} host page {} is {}, expected {}", of->name, p,
+                          to_string(of->pool->state(HostPageId{p})), to_string(expected));
+    }
+  }
+  return {};
+}
+
+}  // namespace pando

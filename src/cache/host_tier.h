@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host tier at work: reserves host pages, starts copies, and applies what they have done. The
+// index decides what goes where; this moves it. One per PrefixCache that has a host tier.
+//
+// Invariant: a host page is free in its pool, a node's, or of one of the copies listed here. Both
+// sides of a copy are held, the node against eviction and the pages in their pool's states, until
+// poll() has seen it end. Backups, and loads, are applied in the order they were started.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cache/cache_core.h"
+#include "index/radix_index.h"
+#include "pando/tiers.h"
+
+namespace pando {
+
+class HostTier {
+ public:
+  /// Makes room on the device.
+  using Evict = std::function<void(const RadixIndex::Goal&)>;
+  HostTier(CacheCore& core, const HostTierOptions& options, Evict evict);
+  ~HostTier();
+  HostTier(const HostTier&) = delete;
+  HostTier& operator=(const HostTier&) = delete;
+
+  /// An insert ended here: starts copies of the nodes on its path that have been hit often enough.
+  void write_through(NodeIndex end);
+  /// A node leaves the device without a host copy. True: it has host pages now, into which
+  /// finish_write_back() will copy before its device pages are given away.
+  bool write_back(NodeIndex node);
+  void finish_write_back();
+
+  /// Starts loading what the device lacks of the path to `end`, beyond `from` pages. All or
+  /// nothing: unless it is `loaded`, nothing but room on the device has changed.
+  Result<LoadOutcome> load(NodeIndex end, std::size_t from, const LoadBackOptions& options);
+
+  PollResult poll();
+  /// Waits for everything under way and applies it.
+  void drain();
+  bool idle() const { return backups_.empty() && loads_.empty(); }
+  RadixIndex::Evicted evict(const RadixIndex::Goal& goal);
+
+  /// Gives back what the index let go of on the host, and tells the pools what left the device.
+  void give_back(RadixIndex::Released& released);
+  /// The device has computed anew what is on the host: of the node, its window, its snapshot.
+  void device_came(NodeIndex node, bool pages, bool window, bool snapshot);
+
+  std::size_t num_locks() const { return num_locks_; }
+  std::size_t num_state_locks() const { return num_state_locks_; }
+  std::size_t num_host_locks() const { return num_host_locks_; }
+  /// Every page of the host pools has one owner, in the state that its owner says.
+  Status check() const;
+
+  TierStats stats;
+
+ private:
+  /// Pages of one component, side by side.
+  struct Pages {
+    std::vector<PageId> device;
+    std::vector<HostPageId> host;
+  };
+  /// A node that is copied. It may be split meanwhile: so it is named by its end, and by the page
+  /// where it began.
+  struct Part {
+    NodeId node = {};
+    std::uint32_t begin = 0;  // pages from the root
+    std::size_t full = 0;     // where its pages begin in those of the copy
+    std::size_t window = 0;
+    bool has_window = false;
+    std::optional<std::size_t> state = {};
+  };
+  struct Copy {
+    std::vector<Part> parts;
+    Pages full, window, state;
+    std::vector<Transfer> transfers;
+    std::size_t num_pages = 0;
+    bool broken = false;  // the copier refused some of it
+
+    bool finished() const;
+    /// True if every byte has arrived.
+    bool wait() const;
+    /// Calls fn(pools, pages) for each component of which there are pages.
+    template <typename Fn>
+    void for_each_pool(const HostTierOptions& options, Fn&& fn) {
+      if (!full.host.empty()) fn(options.full, full);
+      if (!window.host.empty()) fn(options.window, window);
+      if (!state.host.empty()) fn(options.state, state);
+    }
+  };
+  struct Load {
+    Copy copy;
+    Part held;   // the path to its end, its window, its snapshot
+    NodeId top;  // the first node of which anything was loaded
+  };
+  struct LoadPlan;  // host_load.cc
+
+  static PageId page_of(StateSlot slot) { return PageId{slot.index + 1}; }
+  bool reserve(HostPool& pool, ComponentKind kind, std::size_t n, std::vector<HostPageId>& out);
+  bool reserve_node(NodeIndex node, Copy& copy);
+  void start_backup(Copy& copy);
+  void hold(const Part& part);
+  void release(const Part& part);
+  void apply_backup(Copy& copy);
+  void attach(NodeIndex node, const Part& part, const Copy& copy, bool is_end);
+
+  LoadPlan plan_load(NodeIndex end);
+  bool make_room(const LoadPlan& plan);
+  bool take_pages(LoadPlan& plan);
+  void give_up(LoadPlan& plan);
+  Status start_load(LoadPlan& plan, LoadOrder order);
+  void commit(LoadPlan& plan, Load& load);
+  void apply_load(Load& load);
+
+  CacheCore& core_;
+  RadixIndex& index_;
+  const HostTierOptions options_;
+  Evict evict_;
+  std::deque<Copy> backups_;
+  std::deque<Load> loads_;
+  Copy victims_;  // of the eviction under way
+  PollResult acknowledged_;
+  std::size_t num_locks_ = 0;
+  std::size_t num_state_locks_ = 0;
+  std::size_t num_host_locks_ = 0;
+  std::vector<NodeIndex> path_;  // scratch
+};
+
+/// An error unless pools, copier and cache fit together.
+Status validate_host_tier(const CacheOptions& options, const SlotLedger& ledger,
+                          const StateAllocator* states);
+
+}  // namespace pando

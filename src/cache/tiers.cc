@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of PrefixCache on tiers: load_back, poll, evict_host; and what may be asked for at all.
+#include "pando/tiers.h"
+
+#include "base/check.h"
+#include "cache/prefix_cache_impl.h"
+#include "pando/cache.h"
+
+namespace pando {
+namespace {
+
+constexpr std::pair<WritePolicy, std::string_view> kWritePolicies[] = {
+    {WritePolicy::write_through, "write_through"},
+    {WritePolicy::write_through_selective, "write_through_selective"},
+    {WritePolicy::write_back, "write_back"},
+};
+
+Status validate_pools(const TierPools& pools, bool wanted, const char* name, std::size_t page_size,
+                      std::size_t num_pages) {
+  if (!wanted && (pools.device != nullptr || pools.host != nullptr))
+    return make_error(ErrorCode::invalid_argument,
+                      "host tier: there are {} pools, but this cache has no such component", name);
+  if (!wanted) return {};
+  if (pools.device == nullptr || pools.host == nullptr)
+    return make_error(ErrorCode::invalid_argument,
+                      "host tier: expected a device pool and a host pool for the {} component",
+                      name);
+  if (pools.device->geometry().page_size != page_size)
+    return make_error(ErrorCode::invalid_argument,
+                      "host tier: the {} pool has pages of {} tokens; expected {}", name,
+                      pools.device->geometry().page_size, page_size);
+  if (!(pools.device->geometry() == pools.host->geometry()))
+    return make_error(ErrorCode::invalid_argument,
+                      "host tier: the {} pools differ: the device has {}, the host {}", name,
+                      pools.device->geometry().describe(), pools.host->geometry().describe());
+  if (pools.device->num_pages() < num_pages)
+    return make_error(ErrorCode::invalid_argument,
+                      "host tier: the {} pool has {} pages; slots are handed out for {}", name,
+                      pools.device->num_pages(), num_pages);
+  return {};
+}
+
+}  // namespace
+
+std::string_view to_string(WritePolicy policy) {
+  for (const auto& [known, name] : kWritePolicies) {
+    if (known == policy) return name;
+  }
+  return "unknown";
+}
+
+Result<WritePolicy> parse_write_policy(std::string_view name) {
+  for (const auto& [policy, known] : kWritePolicies) {
+    if (known == name) return policy;
+  }
+  return make_error(ErrorCode::invalid_argument,
+                    "write policy \"{}\": expected write_through, write_through_selective or "
+                    "write_back",
+                    name);
+}
+
+std::string_view to_string(LoadOutcome outcome) {
+  switch (outcome) {
+    case LoadOutcome::loaded:
+      return "loaded";
+    case LoadOutcome::nothing_to_load:
+      return "nothing to load";
+    case LoadOutcome::below_threshold:
+      return "below threshold";
+    case LoadOutcome::over_quota:
+      return "over quota";
+    case LoadOutcome::no_room:
+      return "no room";
+    case LoadOutcome::recompute:
+      return "recompute";
+  }
+  return "unknown";
+}
+
+Status validate_host_tier(const CacheOptions& options, const SlotLedger& ledger,
+                          const StateAllocator* states) {
+  const HostTierOptions& host = *options.host;
+  if (host.copier == nullptr)
+    return make_error(ErrorCode::invalid_argument, "host tier: there is no copier");
+  if (std::max(host.backup_stream, host.load_stream) >= host.copier->num_streams())
+    return make_error(ErrorCode::invalid_argument,
+                      "host tier: streams {} and {} of a copier that has {}", host.backup_stream,
+                      host.load_stream, host.copier->num_streams());
+  if (!ledger.can_load(options.window.has_value()))
+    return make_error(ErrorCode::invalid_argument,
+                      "host tier: EngineSlots needs alloc, and with a window alloc_window and "
+                      "translate");
+  if (Status s = validate_pools(host.full, true, "full", options.page_size, ledger.num_pages()); !s)
+    return s;
+  const std::size_t window_pages = ledger.window_allocator() == nullptr
+                                       ? 0
+                                       : ledger.window_allocator()->window().num_pages() + 1;
+  if (Status s = validate_pools(host.window, options.window.has_value(), "window",
+                                options.page_size, window_pages);
+      !s)
+    return s;
+  return validate_pools(host.state, options.state.has_value(), "state", 1,
+                        states == nullptr ? 0 : states->capacity() + 1);
+}
+
+Result<LoadBack> PrefixCache::load_back(Lease& lease, std::span<SlotId> slots,
+                                        const LoadBackOptions& options) {
+  RadixIndex& index = impl_->index;
+  if (!lease.host_node_) return LoadBack{};
+  if (lease.cache_ != this)
+    return make_error(ErrorCode::stale_handle, "load_back: the lease is of another cache");
+  const NodeIndex end = index.resolve(lease.host_node_);
+  const NodeIndex device_end = index.resolve(lease.path_.node);
+  const std::size_t from = device_end == kNoNode ? 0 : index.node(device_end).end_pages;
+  const std::size_t to = index.node(end).end_pages;
+  if (slots.size() < to * index.page_size())
+    return make_error(ErrorCode::invalid_argument,
+                      "load_back: room for {} slots; expected one for each of {} tokens",
+                      slots.size(), to * index.page_size());
+  if (index.is_cut_off(end)) return LoadBack{};
+  const Result<LoadOutcome> outcome = impl_->tier->load(end, from, options);
+  if (outcome.ok() && *outcome == LoadOutcome::loaded) {
+    impl_->copy_tree_slots(end, from, to, slots);
+    const Lease::Hold held = impl_->hold_path(end);
+    if (lease.path_.node) impl_->release_hold(lease.path_);
+    lease.path_ = held;
+    impl_->release_host(lease.host_node_);
+  }
+  impl_->give_back();
+  impl_->ledger.flush();
+  if (!outcome.ok()) return outcome.error();
+  const bool loaded = *outcome == LoadOutcome::loaded;
+  return LoadBack{*outcome, loaded ? (to - from) * index.page_size() : 0};
+}
+
+Result<LoadBack> PrefixCache::load_back(Request& request, const LoadBackOptions& options) {
+  Result<LoadBack> result = load_back(request.lease, request.slots, options);
+  if (result.ok()) request.cached_length += result->tokens;
+  return result;
+}
+
+PollResult PrefixCache::poll() {
+  if (!impl_->tier || impl_->tier->idle()) return {};
+  const PollResult result = impl_->tier->poll();
+  impl_->give_back();
+  impl_->ledger.flush();
+  return result;
+}
+
+EvictResult PrefixCache::evict_host(std::size_t num_tokens) {
+  if (!impl_->tier) return {};
+  const std::size_t page_size = impl_->index.page_size();
+  const RadixIndex::Evicted evicted =
+      impl_->tier->evict({.pages = pages_for(num_tokens, page_size)});
+  impl_->ledger.flush();
+  return {.tokens = evicted.host_pages * page_size,
+          .window_tokens = evicted.host_window_pages * page_size,
+          .snapshots = evicted.host_snapshots,
+          .nodes = evicted.nodes};
+}
+
+Sizes PrefixCache::host_sizes(ComponentKind kind) const {
+  const Sizes pages = impl_->index.host_sizes(kind);
+  const std::size_t by = kind == ComponentKind::state ? 1 : impl_->index.page_size();
+  return {pages.evictable * by, pages.protected_tokens * by, pages.total * by};
+}
+
+TierStats PrefixCache::tier_stats() const { return impl_->tier ? impl_->tier->stats : TierStats{}; }
+
+}  // namespace pando

@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host tier: when nodes get a host copy, what stays when the device evicts, what comes back,
+// and what goes when the host is full. Bytes are real: see tier_fixture.h.
+#include <gtest/gtest.h>
+
+#include "support/tier_fixture.h"
+
+namespace pando::testing {
+namespace {
+
+// ---- Write policies ----------------------------------------------------------------------------
+
+TEST(HostTier, WriteThroughCopiesAtTheFirstHit) {
+  TieredCache cache;
+  cache.put(tokens(8));
+  EXPECT_EQ(cache->host_sizes().total, 0u) << "not before poll() has seen it";
+  EXPECT_EQ(cache.settle().backups, 1u);
+  EXPECT_EQ(cache->host_sizes().total, 8u);
+  EXPECT_EQ(cache->tier_stats().backed_up_tokens, 8u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, SelectiveWriteThroughCopiesAtTheSecondHit) {
+  TieredCache cache({.write_policy = WritePolicy::write_through_selective});
+  cache.put(tokens(8));
+  cache.settle();
+  EXPECT_EQ(cache->host_sizes().total, 0u);
+  cache.put(tokens(8));
+  cache.settle();
+  EXPECT_EQ(cache->host_sizes().total, 8u);
+}
+
+TEST(HostTier, ChunkedInsertsAreNoHits) {
+  TieredCache cache;
+  Slots at(8);
+  cache.slots->alloc(at).value();
+  cache.compute(tokens(8), at, 0, 8);
+  cache->insert({tokens(8)}, at, {.chunked = true}).value();
+  cache.settle();
+  EXPECT_EQ(cache->host_sizes().total, 0u);
+}
+
+TEST(HostTier, WriteBackCopiesWhenTheDeviceEvicts) {
+  TieredCache cache({.write_policy = WritePolicy::write_back});
+  cache.put(tokens(8));
+  cache.put(tokens(8));
+  cache.settle();
+  EXPECT_EQ(cache->host_sizes().total, 0u);
+  const EvictResult evicted = cache->evict(8);
+  EXPECT_EQ(evicted.tokens, 8u);
+  EXPECT_EQ(evicted.demoted_tokens, 8u);
+  EXPECT_EQ(cache->host_sizes().total, 8u);
+  EXPECT_EQ(cache->sizes().total, 0u);
+  EXPECT_EQ(cache.load(tokens(8)).size(), 8u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, WriteBackOfAChainEvictsFromBelowInOneBatch) {
+  TieredCache cache({.write_policy = WritePolicy::write_back});
+  cache.put(tokens(8));
+  cache.put(tokens(16));
+  cache.put(tokens(8) + tokens(8, 100));
+  EXPECT_EQ(cache->evict(24).tokens, 24u);
+  EXPECT_EQ(cache->host_sizes().total, 24u);
+  EXPECT_EQ(cache.match(tokens(16)).host_length, 16u);
+  EXPECT_EQ(cache.load(tokens(16)).size(), 16u);
+  EXPECT_EQ(cache.load(tokens(8) + tokens(8, 100)).size(), 16u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, AcknowledgementsSurviveSplits) {
+  TieredCache cache;
+  cache.put(tokens(12));
+  EXPECT_EQ(cache.match(tokens(5)).length, 5u);  // splits the node that is being copied
+  EXPECT_EQ(cache.match(tokens(9)).length, 9u);
+  cache.settle();
+  EXPECT_EQ(cache->host_sizes().total, 12u);
+  EXPECT_TRUE(cache.closes());
+  cache->evict(12);
+  EXPECT_EQ(cache.load(tokens(12)).size(), 12u);
+}
+
+TEST(HostTier, ANodeThatIsBeingCopiedIsNotEvicted) {
+  TieredCache cache;
+  cache.put(tokens(8));
+  EXPECT_EQ(cache->evict(8).tokens, 0u);
+  EXPECT_EQ(cache->sizes().protected_tokens, 8u);
+  cache.settle();
+  EXPECT_EQ(cache->evict(8).tokens, 8u);
+}
+
+// ---- Leaving the device ------------------------------------------------------------------------
+
+TEST(HostTier, AnEvictedNodeWithACopyStaysInTheTree) {
+  TieredCache cache;
+  cache.put(tokens(8));
+  cache.settle();
+  const EvictResult evicted = cache->evict(8);
+  EXPECT_EQ(evicted.demoted_tokens, 8u);
+  EXPECT_EQ(evicted.nodes, 0u);
+  const Match match = cache.match(tokens(8));
+  EXPECT_EQ(match.length, 0u);
+  EXPECT_EQ(match.host_length, 8u);
+  EXPECT_EQ(match.end, MatchEnd::whole_key);
+  EXPECT_FALSE(match.node);
+  EXPECT_TRUE(match.host_node);
+  EXPECT_EQ(cache.full.host->count(PageState::backed_up), 8u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, AnEvictedNodeWithoutACopyGoes) {
+  TieredCache cache({.write_policy = WritePolicy::write_through_selective});
+  cache.put(tokens(8));
+  EXPECT_EQ(cache->evict(8).nodes, 1u);
+  EXPECT_EQ(cache.match(tokens(8)).host_length, 0u);
+}
+
+TEST(HostTier, EvictionTakesExactlyWhatIsMissingAndLeavesTheRestOnTheDevice) {
+  TieredCache cache;
+  cache.put(tokens(8));
+  cache.settle();
+  EXPECT_EQ(cache->evict(3).tokens, 3u);
+  const Match match = cache.match(tokens(8));
+  EXPECT_EQ(match.length, 5u);
+  EXPECT_EQ(match.host_length, 3u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, WhatHangsOnTheHostBelowANodeWithoutACopyGoesWithIt) {
+  TieredCache cache({.write_policy = WritePolicy::write_through, .host_tokens = 8});
+  cache.put(tokens(8, 500));
+  cache.settle();  // the host is full
+  cache.put(tokens(8));
+  cache.settle();
+  EXPECT_EQ(cache->tier_stats().refused_backups, 1u);
+  cache->evict(8);       // demotes 500..
+  cache->evict_host(8);  // and makes room
+  cache.put(tokens(16));
+  cache.settle();  // of both nodes there is room for the upper one alone
+  EXPECT_EQ(cache->host_sizes().total, 8u);
+  EXPECT_EQ(cache->evict(16).tokens, 16u);
+  EXPECT_EQ(cache.match(tokens(16)).host_length, 8u);
+  EXPECT_TRUE(cache.closes());
+}
+
+// ---- Loading back ------------------------------------------------------------------------------
+
+TEST(HostTier, LoadBackBringsTheBytesAndMovesTheLease) {
+  TieredCache cache;
+  const Tokens key = tokens(16);
+  cache.put(tokens(8));
+  cache.put(key);
+  cache.settle();
+  cache->evict(12);
+  Slots at(16);
+  const Match match = *cache->match({key}, at);
+  EXPECT_EQ(match.length, 4u);
+  EXPECT_EQ(match.host_length, 12u);
+  Lease lease = *cache->lock(match);
+  const LoadBack loaded = *cache->load_back(lease, at);
+  EXPECT_EQ(loaded.outcome, LoadOutcome::loaded);
+  EXPECT_EQ(loaded.tokens, 12u);
+  EXPECT_EQ(lease.node(), match.host_node);
+  EXPECT_FALSE(lease.host_node());
+  EXPECT_EQ(cache->evict(16).tokens, 0u) << "held by the lease";
+  cache.open_gates();
+  EXPECT_TRUE(cache.holds(key, at, 16));
+  EXPECT_EQ(cache.settle().loads, 1u);
+  EXPECT_EQ(cache->tier_stats().loaded_tokens, 12u);
+  EXPECT_TRUE(cache.closes());
+  lease.release();
+  EXPECT_EQ(cache.match(key).length, 16u);
+}
+
+TEST(HostTier, LoadBackEvictsOthersButNotItsOwnPath) {
+  TieredCache cache({.device_tokens = 16});
+  cache.put(tokens(8));
+  cache.put(tokens(16));
+  cache.settle();
+  cache->evict(8);
+  cache.put(tokens(8, 300));  // fills the device
+  cache.settle();
+  EXPECT_EQ(cache.load(tokens(16)).size(), 16u);
+  EXPECT_EQ(cache.match(tokens(8, 300)).host_length, 8u);
+  cache.settle();
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, LoadBackIsAllOrNothing) {
+  TieredCache cache({.device_tokens = 16});
+  cache.put(tokens(16));
+  cache.settle();
+  cache->evict(16);
+  cache.put(tokens(8, 300));
+  Lease in_use = *cache->lock(cache.match(tokens(8, 300)));
+  cache.settle();
+  Slots at(16);
+  Lease lease = *cache->lock(*cache->match({tokens(16)}, at));
+  const LoadBack refused = *cache->load_back(lease, at);
+  EXPECT_EQ(refused.outcome, LoadOutcome::no_room);
+  EXPECT_EQ(refused.tokens, 0u);
+  EXPECT_EQ(cache->sizes().total, 8u);
+  EXPECT_TRUE(lease.host_node()) << "may be tried again";
+  EXPECT_TRUE(cache.closes());
+  in_use.release();
+  EXPECT_EQ(cache->load_back(lease, at)->outcome, LoadOutcome::loaded);
+  cache.settle();
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, LoadBackHasAThresholdAndAQuota) {
+  TieredCache cache({.load_back_threshold = 10});
+  cache.put(tokens(16));
+  cache.settle();
+  cache->evict(9);
+  Slots at(16);
+  Lease lease = *cache->lock(*cache->match({tokens(16)}, at));
+  EXPECT_EQ(cache->load_back(lease, at)->outcome, LoadOutcome::below_threshold);
+  lease.release();
+  cache->evict(1);
+  lease = *cache->lock(*cache->match({tokens(16)}, at));
+  EXPECT_EQ(cache->load_back(lease, at, {.quota_tokens = 9})->outcome, LoadOutcome::over_quota);
+  EXPECT_EQ(cache->load_back(lease, at, {.quota_tokens = 10})->outcome, LoadOutcome::loaded);
+  EXPECT_EQ(cache->load_back(lease, at)->outcome, LoadOutcome::nothing_to_load);
+}
+
+TEST(HostTier, ARequestLoadsBack) {
+  TieredCache cache;
+  cache.put(tokens(12));
+  cache.settle();
+  cache->evict(12);
+  Running running(tokens(13));
+  EXPECT_EQ(cache->start(running.request)->host_length, 12u);
+  EXPECT_EQ(running.request.cached_length, 0u);
+  EXPECT_EQ(cache->load_back(running.request)->tokens, 12u);
+  EXPECT_EQ(running.request.cached_length, 12u);
+  EXPECT_TRUE(cache->allocate(running.request, 12).ok());
+  cache.compute(running.prompt, running.slots, 12, 13);
+  cache.open_gates();
+  EXPECT_TRUE(cache.holds(running.prompt, running.slots, 13));
+  EXPECT_TRUE(cache->finish(running.request).ok());
+  cache.settle();
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, AnInsertPutsItsSlotsOverAHostOnlyNode) {
+  TieredCache cache;
+  cache.put(tokens(12));
+  cache.settle();
+  cache->evict(8);
+  const Inserted inserted = cache.put(tokens(12), {}, /*load=*/false);
+  EXPECT_EQ(inserted.existing, 12u);
+  EXPECT_EQ(inserted.freed, 0u);
+  EXPECT_EQ(cache->tier_stats().recomputed_tokens, 8u);
+  EXPECT_EQ(cache.match(tokens(12)).length, 12u);
+  EXPECT_EQ(cache.full.host->count(PageState::synced), 12u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, AnInsertOverPartOfAHostOnlyNodeSplitsIt) {
+  TieredCache cache;
+  cache.put(tokens(12));
+  cache.settle();
+  cache->evict(12);
+  cache.put(tokens(5) + tokens(3, 700), {}, /*load=*/false);
+  EXPECT_EQ(cache.match(tokens(12)).length, 5u);
+  EXPECT_EQ(cache.match(tokens(12)).host_length, 7u);
+  cache.settle();
+  EXPECT_TRUE(cache.closes());
+}
+
+// ---- The host is full --------------------------------------------------------------------------
+
+TEST(HostTier, HostEvictionTakesTheOldestLeafThatIsNowhereElse) {
+  TieredCache cache({.host_tokens = 24});
+  for (const Token start : {100, 200, 300}) cache.put(tokens(8, start));
+  cache.settle();
+  cache->evict(24);
+  (void)cache.match(tokens(8, 100));  // used
+  cache.put(tokens(8, 400));
+  cache.settle();
+  EXPECT_EQ(cache->tier_stats().host_evicted_tokens, 8u);
+  EXPECT_EQ(cache.match(tokens(8, 200)).host_length, 0u);
+  EXPECT_EQ(cache.match(tokens(8, 100)).host_length, 8u);
+  EXPECT_EQ(cache.match(tokens(8, 300)).host_length, 8u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, HostEvictionSparesWhatALeaseHolds) {
+  TieredCache cache({.host_tokens = 16});
+  cache.put(tokens(8, 100));
+  cache.put(tokens(8, 200));
+  cache.settle();
+  cache->evict(16);
+  const Lease lease = *cache->lock(cache.match(tokens(8, 100)));
+  (void)cache.match(tokens(8, 200));
+  EXPECT_EQ(cache->evict_host(16).tokens, 8u);
+  EXPECT_EQ(cache.match(tokens(8, 100)).host_length, 8u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, CopiesOfWhatIsOnTheDeviceStayUnlessAskedOtherwise) {
+  TieredCache cache({.host_tokens = 16});
+  cache.put(tokens(8, 100));
+  cache.put(tokens(8, 200));
+  cache.put(tokens(8, 300));
+  cache.settle();
+  EXPECT_EQ(cache->tier_stats().refused_backups, 1u);
+  EXPECT_EQ(cache->host_sizes().total, 16u);
+}
+
+TEST(HostTier, MirrorsOfWhatTheDeviceKeepsLongestAreReclaimedFirst) {
+  TieredCache cache({.host_tokens = 16, .reclaim_mirrors_first = true});
+  cache.put(tokens(8, 100));
+  cache.put(tokens(8, 200));
+  cache.settle();
+  cache.put(tokens(8, 300));
+  cache.settle();
+  EXPECT_EQ(cache->tier_stats().refused_backups, 0u);
+  cache->evict(24);
+  EXPECT_EQ(cache.match(tokens(8, 100)).host_length, 8u);
+  EXPECT_EQ(cache.match(tokens(8, 200)).host_length, 0u);
+  EXPECT_EQ(cache.match(tokens(8, 300)).host_length, 8u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, EvictionOrdersHoldOnTheHostForEveryPolicy) {
+  for (const std::string_view policy : {"lru", "lfu", "fifo", "filo", "mru", "priority", "slru"}) {
+    TieredCache cache({.host_tokens = 64, .policy = policy});
+    for (const Token start : {100, 200, 300, 400}) cache.put(tokens(8, start));
+    cache.settle();
+    cache->evict(32);
+    (void)cache.match(tokens(8, 200));
+    cache->evict_host(8);
+    const bool newest_first = policy == "filo";
+    const Token gone = policy == "mru" ? 200 : newest_first ? 400 : 100;
+    EXPECT_EQ(cache.match(tokens(8, gone)).host_length, 0u) << policy;
+    EXPECT_TRUE(cache.closes());
+  }
+}
+
+// ---- Other options -----------------------------------------------------------------------------
+
+TEST(HostTier, NamespacesStayApartOnTheHost) {
+  TieredCache cache;
+  cache.put(tokens(8), "a");
+  cache.put(tokens(8), "b");
+  cache.settle();
+  cache->evict(16);
+  EXPECT_EQ(cache.load(tokens(8), "b").size(), 8u);
+  EXPECT_EQ(cache.load(tokens(8), "a").size(), 8u);
+  EXPECT_EQ(cache.match(tokens(8)).host_length, 0u);
+}
+
+TEST(HostTier, BigramKeysGoToTheHostAndBack) {
+  TieredCache cache({.cache = {.page_size = 4, .bigram = true}});
+  cache.put(tokens(13));
+  cache.settle();
+  cache->evict(12);
+  EXPECT_EQ(cache.match(tokens(13)).host_length, 12u);
+  EXPECT_EQ(cache.load(tokens(13)).size(), 12u);
+}
+
+TEST(HostTier, EveryLayoutRoundTrips) {
+  for (const HostLayout layout : {HostLayout::layer_first, HostLayout::page_first,
+                                  HostLayout::page_first_direct, HostLayout::page_head}) {
+    TieredCache cache({.cache = {.page_size = 4}, .layout = layout});
+    cache.put(tokens(16));
+    cache.settle();
+    cache->evict(16);
+    EXPECT_EQ(cache.load(tokens(16)).size(), 16u) << to_string(layout);
+  }
+}
+
+TEST(HostTier, EventsTellWhatIsOnTheHost) {
+  TieredCache cache({.cache = {.page_size = 4, .events = true}});
+  cache.put(tokens(8));
+  (void)cache->take_events();
+  cache.settle();
+  std::vector<KvEvent> events = cache->take_events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, KvEvent::Kind::stored);
+  EXPECT_EQ(events[0].medium, Medium::host);
+  EXPECT_EQ(events[0].tokens, tokens(8));
+  const std::vector<PageHash> hashes = events[0].hashes;
+  cache->evict(8);
+  cache->evict_host(8);
+  events = cache->take_events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].medium, Medium::device);
+  EXPECT_EQ(events[1].medium, Medium::host);
+  EXPECT_EQ(events[1].kind, KvEvent::Kind::removed);
+  EXPECT_EQ(events[1].hashes, hashes);
+}
+
+TEST(HostTier, ResetEmptiesTheHostToo) {
+  TieredCache cache;
+  cache.put(tokens(8));
+  cache.put(tokens(8, 100));
+  EXPECT_TRUE(cache->reset().ok()) << "waits for copies under way";
+  EXPECT_EQ(cache.full.host->count(PageState::idle), cache.full.host->num_pages());
+  EXPECT_EQ(cache->num_nodes(), 0u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, PollWithNothingUnderWayDoesNothing) {
+  TieredCache cache;
+  EXPECT_TRUE(cache->poll().idle);
+  TestCache plain;
+  EXPECT_TRUE(plain->poll().idle);
+}
+
+// ---- Windows and snapshots ---------------------------------------------------------------------
+
+TEST(HostTier, AWindowComesBackWithItsTokens) {
+  TieredCache cache({.cache = {.page_size = 2, .window = 8}});
+  cache.put(tokens(24));
+  cache.settle();
+  EXPECT_EQ(cache->host_sizes(ComponentKind::window).total, 24u);
+  cache->evict(24);
+  EXPECT_EQ(cache.match(tokens(24)).host_length, 24u);
+  EXPECT_EQ(cache.load(tokens(24)).size(), 24u);
+  EXPECT_EQ(cache->sizes(ComponentKind::window).total, 8u) << "as much as the next token sees";
+  cache.settle();
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, AWindowAloneIsLoadedWhereTheTokensAreOnTheDevice) {
+  TieredCache cache({.cache = {.page_size = 2, .window = 8}});
+  cache.put(tokens(12));
+  cache.put(tokens(16));
+  cache.settle();
+  Lease lease = *cache->lock(cache.match(tokens(16)));
+  lease.release_window().value();
+  cache->evict({.window_tokens = 16});
+  EXPECT_EQ(cache.match(tokens(16)).length, 0u);
+  EXPECT_EQ(cache.match(tokens(16)).host_length, 16u);
+  EXPECT_EQ(cache.load(tokens(16)).size(), 16u);
+  cache.settle();
+  lease.release();
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, WhoseWindowTheHostHasNoRoomForCannotBeMatchedThere) {
+  TieredCache cache({.cache = {.page_size = 2, .window = 4}, .host_window_tokens = 8});
+  cache.put(tokens(8, 100));
+  cache.settle();
+  cache.put(tokens(8, 200));
+  cache.settle();
+  cache->evict(16);
+  EXPECT_EQ(cache.match(tokens(8, 100)).host_length, 0u);
+  EXPECT_EQ(cache.match(tokens(8, 200)).host_length, 8u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, ASnapshotComesBackWithItsTokens) {
+  TieredCache cache({.cache = {.page_size = 2, .state = StateOptions{}}});
+  const Tokens key = tokens(12);
+  cache.put(key);
+  cache.settle();
+  EXPECT_EQ(cache->host_sizes(ComponentKind::state).total, 1u);
+  cache->evict(12);
+  EXPECT_EQ(cache.match(key).host_length, 12u);
+  EXPECT_EQ(cache.load(key).size(), 12u);
+  cache.settle();
+  EXPECT_TRUE(cache.holds_state(key, cache.match(key)));
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, ASnapshotAloneIsLoadedWhereTheTokensAreOnTheDevice) {
+  TieredCache cache({.cache = {.page_size = 2, .state = StateOptions{}}});
+  const Tokens key = tokens(8);
+  cache.put(key);
+  cache.put(tokens(16));
+  cache.settle();
+  cache->evict({.snapshots = 1});
+  EXPECT_EQ(cache.match(key).length, 0u);
+  EXPECT_EQ(cache.match(key).host_length, 8u);
+  EXPECT_EQ(cache.load(key).size(), 8u);
+  cache.settle();
+  EXPECT_TRUE(cache.holds_state(key, cache.match(key)));
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, WindowAndStateTogetherSurviveWriteBack) {
+  TieredCache cache({.cache = {.page_size = 2, .window = 4, .state = StateOptions{}},
+                     .write_policy = WritePolicy::write_back});
+  const Tokens key = tokens(12);
+  cache.put(tokens(8));
+  cache.put(key);
+  cache->evict(12);
+  EXPECT_EQ(cache->sizes().total, 0u);
+  EXPECT_EQ(cache.load(key).size(), 12u);
+  cache.settle();
+  EXPECT_TRUE(cache.holds_state(key, cache.match(key)));
+  EXPECT_TRUE(cache.closes());
+}
+
+// ---- Refusals ----------------------------------------------------------------------------------
+
+TEST(HostTier, PoolsThatDoNotFitAreRefused) {
+  TieredCache good;
+  auto allocator = *PagedAllocator::create({.capacity_tokens = 64});
+  CacheOptions options = good->options();
+  const auto create = [&] { return PrefixCache::create(options, *allocator); };
+  options.host->copier = nullptr;
+  EXPECT_TRUE(fails(create(), ErrorCode::invalid_argument, "no copier"));
+  options = good->options();
+  options.host->load_stream = 7;
+  EXPECT_TRUE(fails(create(), ErrorCode::invalid_argument, "streams 0 and 7 of a copier"));
+  options = good->options();
+  options.host->full.host = nullptr;
+  EXPECT_TRUE(fails(create(), ErrorCode::invalid_argument, "expected a device pool and a host"));
+  options = good->options();
+  options.host->state = options.host->full;
+  EXPECT_TRUE(fails(create(), ErrorCode::invalid_argument, "no such component"));
+  options = good->options();
+  auto bigger = *PagedAllocator::create({.capacity_tokens = 65});
+  EXPECT_TRUE(fails(PrefixCache::create(options, *bigger), ErrorCode::invalid_argument,
+                    "slots are handed out for 66"));
+  EXPECT_TRUE(fails(parse_write_policy("sometimes"), ErrorCode::invalid_argument,
+                    "expected write_through"));
+}
+
+}  // namespace
+}  // namespace pando::testing
