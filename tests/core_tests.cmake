@@ -6,6 +6,7 @@ target_link_libraries(pando_test_support PUBLIC pando PRIVATE fmt::fmt-header-on
 pando_strict(pando_test_support)
 
 pando_test(cache_model_test LABEL model SOURCES cache/prefix_cache_model_test.cc
+           cache/tier_model_test.cc
            LIBRARIES pando_test_support rapidcheck)
 
 pando_test(cache_test LABEL unit SOURCES

@@ -43,6 +43,7 @@ bool HostTier::reserve(HostPool& pool, ComponentKind kind, std::size_t n,
 }
 
 RadixIndex::Evicted HostTier::evict(const RadixIndex::Goal& goal) {
+  note_demotions(core_.released);  // before their pages may be freed
   RadixIndex::Released released;
   const RadixIndex::Evicted evicted =
       index_.evict_host(goal, options_.reclaim_mirrors_first, released);
@@ -194,9 +195,13 @@ void HostTier::attach(NodeIndex i, const Part& part, const Copy& copy, bool is_e
 // ---- Write back --------------------------------------------------------------------------------
 
 bool HostTier::write_back(NodeIndex i) {
-  if (options_.write_policy != WritePolicy::write_back || !reserve_node(i, victims_)) return false;
+  if (options_.write_policy != WritePolicy::write_back) return false;
+  index_.set_backing_up(i, true);  // or making room, for it or for the next one, might take it
+  const bool reserved = reserve_node(i, victims_);
+  index_.set_backing_up(i, false);
+  if (!reserved) return false;
   attach(i, victims_.parts.back(), victims_, /*is_end=*/true);
-  index_.set_backing_up(i, true);  // or the next victim might take its pages
+  index_.set_backing_up(i, true);
   return true;
 }
 
@@ -210,7 +215,8 @@ void HostTier::finish_write_back() {
   start_backup(copy);
   const bool copied = copy.wait();
   copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
-    pools.host->complete_write(pages.host);  // even of a failed copy: its nodes go at once
+    // Even of a failed copy: its nodes go at once.
+    pools.host->complete_write(pages.host, /*on_device=*/false);
   });
   RadixIndex::Evicted dropped;
   for (const Part& part : copy.parts) {
@@ -219,6 +225,7 @@ void HostTier::finish_write_back() {
     index_.set_backing_up(i, false);
     if (copied) {
       core_.record_stored(Medium::host, i);
+      index_.drop_if_bare(i, core_.released, dropped);
     } else {
       index_.drop_subtree(i, core_.released, dropped);
     }
@@ -252,17 +259,25 @@ void HostTier::drain() {
   poll();
 }
 
-void HostTier::give_back(RadixIndex::Released& released) {
-  const auto pass_on = [](HostPool* pool, std::vector<HostPageId>& demoted,
-                          std::vector<HostPageId>& freed) {
-    if (!demoted.empty()) pool->device_gone(demoted);
-    if (!freed.empty()) pool->free(freed);
-    demoted.clear();
-    freed.clear();
+void HostTier::note_demotions(RadixIndex::Released& released) {
+  const auto pass_on = [](HostPool* pool, std::vector<HostPageId>& pages) {
+    if (!pages.empty()) pool->device_gone(pages);
+    pages.clear();
   };
-  pass_on(options_.full.host, released.demoted_pages, released.host_pages);
-  pass_on(options_.window.host, released.demoted_window_pages, released.host_window_pages);
-  pass_on(options_.state.host, released.demoted_snapshots, released.host_snapshots);
+  pass_on(options_.full.host, released.demoted_pages);
+  pass_on(options_.window.host, released.demoted_window_pages);
+  pass_on(options_.state.host, released.demoted_snapshots);
+}
+
+void HostTier::give_back(RadixIndex::Released& released) {
+  note_demotions(released);
+  const auto pass_on = [](HostPool* pool, std::vector<HostPageId>& pages) {
+    if (!pages.empty()) pool->free(pages);
+    pages.clear();
+  };
+  pass_on(options_.full.host, released.host_pages);
+  pass_on(options_.window.host, released.host_window_pages);
+  pass_on(options_.state.host, released.host_snapshots);
 }
 
 void HostTier::device_came(NodeIndex i, bool pages, bool window, bool snapshot) {

@@ -103,6 +103,7 @@ class HostTier {
   static PageId page_of(StateSlot slot) { return PageId{slot.index + 1}; }
   bool reserve(HostPool& pool, ComponentKind kind, std::size_t n, std::vector<HostPageId>& out);
   bool reserve_node(NodeIndex node, Copy& copy);
+  void note_demotions(RadixIndex::Released& released);
   void start_backup(Copy& copy);
   void hold(const Part& part);
   void release(const Part& part);

@@ -86,7 +86,7 @@ struct alignas(kCacheLine) Node {
   }
   /// Nobody holds it on any tier, and nothing is below it.
   bool is_free_leaf() const {
-    return num_children == 0 && locks == 0 && host_locks == 0 && !is_root();
+    return num_children == 0 && locks == 0 && host_locks == 0 && !backing_up && !is_root();
   }
 };
 static_assert(sizeof(Node) == 2 * kCacheLine);

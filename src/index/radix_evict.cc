@@ -267,12 +267,13 @@ void RadixIndex::evict_host_leaves(std::size_t goal, Released& out, Evicted& evi
 void RadixIndex::drop_snapshot(NodeIndex index, Released& out) {
   out.snapshots.push_back(snapshot(index));
   state_->drop(index, nodes_[index]);
-  if (has_host_snapshot(index)) out.demoted_snapshots.push_back(host_snapshot(index));
+  if (has_host_snapshot(index) && !nodes_[index].backing_up)
+    out.demoted_snapshots.push_back(host_snapshot(index));
 }
 
 void RadixIndex::drop_window(NodeIndex index, Released& out) {
   window_->drop(index, nodes_[index]);
-  if (!has_host_window(index)) return;
+  if (!has_host_window(index) || nodes_[index].backing_up) return;
   const auto pages = host_window_pages(nodes_[index]);
   out.demoted_window_pages.insert(out.demoted_window_pages.end(), pages.begin(), pages.end());
 }

@@ -109,9 +109,21 @@ void RadixIndex::attach_host(NodeIndex index, const HostSides& sides) {
 }
 
 void RadixIndex::set_backing_up(NodeIndex index, bool yes) {
+  Node& node = nodes_[index];
   retire(index);
-  nodes_[index].backing_up = yes;
+  node.backing_up = yes;
   admit(index);
+  const auto hold = [&](std::optional<Component>& component) {
+    if (!component || !component->has(index)) return;
+    if (yes) {
+      component->lock(index, node);
+    } else {
+      component->unlock(index, node);
+    }
+  };
+  hold(host_window_);
+  hold(host_state_);
+  if (has_components()) place_components(index);
 }
 
 NodeIndex RadixIndex::add_host_leaf(NodeIndex parent, const Token* tokens, const HostSides& sides) {
@@ -154,8 +166,10 @@ void RadixIndex::detach_device(NodeIndex index, Released& out, Evicted& evicted)
   retire(index);
   release_tail(index, 0, out, evicted);
   evicted.demoted_pages += node.num_pages;
-  const auto pages = host_pages(node);
-  out.demoted_pages.insert(out.demoted_pages.end(), pages.begin(), pages.end());
+  if (!node.backing_up) {
+    const auto pages = host_pages(node);
+    out.demoted_pages.insert(out.demoted_pages.end(), pages.begin(), pages.end());
+  }
   if (window_ && window_->has(index)) drop_window(index, out);
   if (has_snapshot(index)) {
     drop_snapshot(index, out);
@@ -165,7 +179,7 @@ void RadixIndex::detach_device(NodeIndex index, Released& out, Evicted& evicted)
   admit(index);
   const NodeIndex parent = node.parent;
   leave_order(parent);
-  --nodes_[parent].device_children;
+  if (!node.cut_off) --nodes_[parent].device_children;
   enter_order(parent);
   drop_if_bare(index, out, evicted);
 }
@@ -205,7 +219,12 @@ void RadixIndex::cut_off(NodeIndex index, Released& out) {
     branches_.for_each_child(below[i], [&](NodeIndex child) { below.push_back(child); });
   Evicted ignored;
   for (std::size_t i = below.size(); i-- > 0;) {
-    if (nodes_[below[i]].is_free_leaf()) drop_one(below[i], out, ignored);
+    const NodeIndex above = nodes_[below[i]].parent;
+    if (!nodes_[below[i]].is_free_leaf()) continue;
+    drop_one(below[i], out, ignored);
+    if (i == 0) break;
+    leave_order(above);
+    enter_order(above);
   }
   if (nodes_.resolve(parent_id) != kNoNode && !nodes_[parent].is_root())
     drop_if_bare(parent, out, ignored);
@@ -241,6 +260,8 @@ void RadixIndex::release_host_tail(NodeIndex index, std::uint32_t keep, Released
 // All that a retired node has on the host.
 void RadixIndex::drop_host_side(NodeIndex index, Released& out, Evicted& evicted) {
   Node& node = nodes_[index];
+  if (node.backing_up && has_host_window(index)) host_window_->unlock(index, node);
+  if (node.backing_up && has_host_snapshot(index)) host_state_->unlock(index, node);
   release_host_tail(index, 0, out, evicted);
   if (has_host_window(index)) host_window_->drop(index, node);
   if (has_host_snapshot(index)) {

@@ -124,7 +124,7 @@ class RadixIndex {
     std::vector<HostPageId> host_pages;
     std::vector<HostPageId> host_window_pages;
     std::vector<HostPageId> host_snapshots;
-    // Host pages whose copy on the device has gone.
+    // Host pages whose copy on the device has gone; not of nodes that are being backed up.
     std::vector<HostPageId> demoted_pages;
     std::vector<HostPageId> demoted_window_pages;
     std::vector<HostPageId> demoted_snapshots;
@@ -206,6 +206,8 @@ class RadixIndex {
   NodeIndex add_host_leaf(NodeIndex parent, const Token* tokens, const HostSides& sides);
   /// Removes `node`, which is not on the device, and all below. Nobody holds any of it.
   void drop_subtree(NodeIndex node, Released& out, Evicted& evicted);
+  /// Removes a tombstone without children that nobody holds.
+  void drop_if_bare(NodeIndex node, Released& out, Evicted& evicted);
   /// A copy of `node` to the host is under way: it does not leave the host meanwhile.
   void set_backing_up(NodeIndex node, bool yes);
   /// The bytes of `node` on the device are not to be trusted, and so are those computed from them:
@@ -301,7 +303,6 @@ class RadixIndex {
   void evict_host_leaves(std::size_t goal, Released& out, Evicted& evicted);
   void evict_host_window(std::size_t goal, Released& out, Evicted& evicted);
   void evict_host_snapshots(std::size_t goal, Released& out, Evicted& evicted);
-  void drop_if_bare(NodeIndex node, Released& out, Evicted& evicted);
   void drop_snapshot(NodeIndex node, Released& out);
   void drop_window(NodeIndex node, Released& out);
   NodeIndex remove_leaf(NodeIndex leaf);

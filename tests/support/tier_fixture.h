@@ -41,7 +41,7 @@ class TieredCache {
  public:
   explicit TieredCache(const TierSetup& setup = {}) : setup_(setup) {
     const CacheOptions& o = setup.cache;
-    own_copier_ = *make_cpu_copier({.num_threads = 1});
+    if (setup.copier == nullptr) own_copier_ = *make_cpu_copier({.num_threads = 1});
     CacheOptions options = o;
     HostTierOptions& host = options.host.emplace();
     host.copier = setup.copier != nullptr ? setup.copier : own_copier_.get();
@@ -64,10 +64,10 @@ class TieredCache {
                               setup.host_states, setup);
       states = *StateAllocator::create(setup.num_states);
     }
-    cache = o.window ? *PrefixCache::create(options, *window_slots, *make_policy(setup.policy),
-                                            states.get())
-                     : *PrefixCache::create(options, *slots, *make_policy(setup.policy),
-                                            states.get());
+    cache =
+        o.window
+            ? *PrefixCache::create(options, *window_slots, *make_policy(setup.policy), states.get())
+            : *PrefixCache::create(options, *slots, *make_policy(setup.policy), states.get());
   }
 
   PrefixCache* operator->() const { return cache.get(); }
@@ -205,13 +205,17 @@ class TieredCache {
 
   /// Pools of one component, and their rows.
   struct Side {
+    std::vector<std::byte> memory;
     std::unique_ptr<Arena> arena;
     std::unique_ptr<KvPool> device;
     std::unique_ptr<HostPool> host;
 
     TierPools make(const Geometry& geometry, std::size_t device_tokens, std::size_t host_tokens,
                    const TierSetup& setup) {
-      arena = make_malloc_arena();
+      memory.resize((device_tokens + host_tokens + 4 * geometry.page_size) *
+                        geometry.token_bytes() +
+                    65536);
+      arena = make_user_arena(memory, MemoryKind::host);
       device = *KvPool::create({.geometry = geometry, .capacity_tokens = device_tokens}, *arena);
       host = *HostPool::create({.layout = setup.layout,
                                 .size_bytes = host_tokens * geometry.token_bytes(),

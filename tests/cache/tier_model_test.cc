@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random operations on a cache with a host tier, over every combination of components and write
+// policies, with a copier that ends, fails and refuses when told. The reference is in the bytes:
+// every row that a match or a load gives says for which prefix it was computed. After each step the
+// cache proves itself, and every slot and host page has one owner. And with a host that is large
+// enough, nothing that was inserted is ever lost.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "support/step_copier.h"
+#include "support/tier_fixture.h"
+
+namespace pando::testing {
+namespace {
+
+struct Case {
+  std::string name;
+  TierSetup setup;
+  bool faults = false;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  std::size_t turn = 0;
+  const char* const policies[] = {"lru", "slru", "lfu", "fifo", "priority", "lru", "mru"};
+  for (const WritePolicy write :
+       {WritePolicy::write_through, WritePolicy::write_through_selective, WritePolicy::write_back})
+    for (const bool window : {false, true})
+      for (const bool state : {false, true})
+        for (const bool faults : {false, true}) {
+          TierSetup setup;
+          setup.write_policy = write;
+          setup.cache.page_size = turn % 3 == 0 ? 1 : 2;
+          setup.cache.bigram = turn % 4 == 1;
+          setup.cache.events = turn % 5 == 2;
+          setup.cache.evict_whole_nodes = turn % 7 == 3;
+          setup.cache.hash_seed = 1;
+          if (window) setup.cache.window = 4;
+          if (state) setup.cache.state = StateOptions{.snapshot_interval = turn % 2 * 4};
+          setup.reclaim_mirrors_first = turn % 3 == 1;
+          setup.policy = policies[turn % std::size(policies)];
+          cases.push_back({std::string(to_string(write)) + (window ? "_window" : "") +
+                               (state ? "_state" : "") + (faults ? "_faults" : ""),
+                           setup, faults});
+          ++turn;
+        }
+  return cases;
+}
+
+class TierModel {
+ public:
+  TierModel(TierSetup setup, bool faults)
+      : faults_(faults), bigram_(setup.cache.bigram), cache_(with_copier(setup)) {}
+
+  ~TierModel() {
+    held_.clear();
+    copier_.run_all();
+  }
+
+  void step(std::uint8_t op, std::uint8_t a, std::uint8_t b) {
+    switch (op % 12) {
+      case 0:
+      case 1:
+      case 2:
+        request(a, b);
+        break;
+      case 3:
+        look(a, b);
+        break;
+      case 4:
+        cache_->evict(a % 24);
+        break;
+      case 5:
+        cache_->evict({.window_tokens = a % 12u, .snapshots = b % 3u});
+        break;
+      case 6:
+        cache_->evict_host(a % 24);
+        break;
+      case 7:
+        copier_.step(0, !faults_ || b % 4 != 0);
+        break;
+      case 8:
+        copier_.step(1, !faults_ || b % 4 != 0);
+        break;
+      case 9:
+        poll();
+        break;
+      case 10:
+        if (held_.size() < 3) hold(a, b);
+        break;
+      case 11:
+        if (faults_ && b % 5 == 0) copier_.refuse(1);
+        if (!held_.empty()) held_.erase(held_.begin() + a % static_cast<int>(held_.size()));
+        break;
+    }
+    // A write-back waits for its copies inside evict().
+    const ::testing::AssertionResult closes = cache_.closes();
+    if (!closes) RC_FAIL(std::string(closes.message()));
+    RC_ASSERT(!::testing::Test::HasFailure());
+  }
+
+  void finish() {
+    held_.clear();
+    copier_.run_all();
+    poll();
+    RC_ASSERT(cache_->poll().idle);
+    RC_ASSERT(cache_->sizes().protected_tokens == 0u);
+    RC_ASSERT(cache_->reset().ok());
+    RC_ASSERT(cache_.full.host->count(PageState::idle) == cache_.full.host->num_pages());
+  }
+
+ private:
+  TierSetup with_copier(TierSetup setup) {
+    setup.copier = &copier_;
+    // What the device evicts to the host is waited for, so it must not wait for a step.
+    copier_.at_once(setup.write_policy == WritePolicy::write_back);
+    return setup;
+  }
+
+  // Keys that share prefixes: a path in a small tree.
+  Tokens key_of(std::uint8_t a, std::uint8_t b) const {
+    Tokens key;
+    const std::size_t length = 2 + b % 19;
+    for (std::size_t i = 0; i < length; ++i)
+      key.push_back(static_cast<Token>(i * 10 + (i < 4 ? a % 2 : i < 9 ? a / 2 % 3 : a / 6 % 3)));
+    return key;
+  }
+  std::string_view ns_of(std::uint8_t a) const { return a % 16 == 15 ? "other" : ""; }
+
+  void poll() {
+    const PollResult result = cache_->poll();
+    if (result.failures > 0) open_gates();
+  }
+  void open_gates() {
+    for (auto* side : {&cache_.full, &cache_.window, &cache_.state}) {
+      if (side->device) side->device->open_gate();
+    }
+  }
+  // Everything on the load stream ends, well or badly. False: some failed, as an engine learns from
+  // the gates.
+  bool end_loads(bool succeed) {
+    while (copier_.num_queued(1) > 0) copier_.step(1, succeed);
+    const bool intact = !gate_failed();
+    poll();
+    return intact;
+  }
+
+  // Match, load back, compute, insert: a whole request. If its load fails it gives up.
+  void request(std::uint8_t a, std::uint8_t b) {
+    const Tokens key = key_of(a, b);
+    const std::string_view ns = ns_of(a);
+    Running running(key, ns);
+    Request& request = running.request;
+    const bool fails = faults_ && b % 8 == 7;
+    copier_.fail_at_once(fails);
+    if (!cache_->start(request)) return;
+    const Result<LoadBack> loaded = cache_->load_back(request);
+    copier_.fail_at_once(false);
+    const bool intact = end_loads(!fails);
+    bool go_on = loaded.ok() && intact;
+    if (go_on) {
+      const ::testing::AssertionResult right =
+          cache_.holds(key, running.slots, request.cached_length, ns);
+      if (!right) RC_FAIL(std::string(right.message()));
+    }
+    go_on = go_on && cache_->allocate(request, request.cached_length).ok();
+    if (!go_on) {
+      open_gates();
+      request.slots = request.slots.first(request.cached_length);
+      request.key.tokens = request.key.tokens.first(request.cached_length);
+      RC_ASSERT(cache_->finish(request, false).ok());
+      poll();
+      return;
+    }
+    cache_.compute(key, running.slots, request.cached_length, key.size(), ns);
+    if (cache_.states) {
+      const std::size_t units = key.size() - (bigram_ ? 1 : 0);
+      const std::size_t page_size = cache_->options().page_size;
+      const std::size_t length = units / page_size * page_size;
+      if (length >= request.cached_length && length > 0) {
+        const Result<StateSlot> slot = cache_->allocate_state();
+        if (slot.ok()) {
+          cache_.state.write(row_of(*slot), TieredCache::row_value(key, length - 1, ns));
+          request.snapshot = *slot;
+          request.snapshot_length = length;
+        }
+      }
+    }
+    if (b % 3 == 0) RC_ASSERT(cache_->checkpoint(request, b % 2 == 0).ok());
+    RC_ASSERT(cache_->finish(request, a % 13 != 5).ok());
+  }
+  bool gate_failed() {
+    bool failed = false;
+    for (auto* side : {&cache_.full, &cache_.window, &cache_.state}) {
+      if (side->device && !side->device->wait_layer(side->device->geometry().num_layers - 1))
+        failed = true;
+    }
+    if (failed) open_gates();
+    return failed;
+  }
+
+  void look(std::uint8_t a, std::uint8_t b) {
+    if (copier_.num_queued(1) > 0) return;  // what is loading is there, but not yet to be read
+    poll();                                 // nor what a failed load was to bring
+    const Tokens key = key_of(a, b);
+    Slots at(key.size());
+    const Match match = *cache_->match({key, ns_of(a)}, at);
+    RC_ASSERT(match.length <= match.agreed_length);
+    const ::testing::AssertionResult right = cache_.holds(key, at, match.length, ns_of(a));
+    if (!right) RC_FAIL(std::string(right.message()));
+    if (match.snapshot) RC_ASSERT(cache_.holds_state(key, match, ns_of(a)));
+  }
+
+  // A lease that stays, on both tiers; some of them begin a load that ends later.
+  void hold(std::uint8_t a, std::uint8_t b) {
+    const Tokens key = key_of(a, b);
+    Slots at(key.size());
+    const Match match = *cache_->match({key, ns_of(a)}, at);
+    Lease lease = *cache_->lock(match);
+    if (b % 2 == 0) (void)cache_->load_back(lease, at);
+    if (lease) held_.push_back(std::move(lease));
+  }
+
+  const bool faults_;
+  const bool bigram_;
+  StepCopier copier_;
+  TieredCache cache_;
+  std::vector<Lease> held_;
+};
+
+class TierModelTest : public ::testing::TestWithParam<Case> {};
+
+std::size_t ops_per_case() {
+  const char* text = std::getenv("PANDO_MODEL_OPS");
+  const std::size_t total = text != nullptr ? std::strtoull(text, nullptr, 10) / 4 : 400'000;
+  return total / all_cases().size() + 1;
+}
+
+TEST_P(TierModelTest, EveryRowIsItsPrefixsAndEveryPageHasOneOwner) {
+  std::size_t done = 0;
+  while (done < ops_per_case()) {
+    const bool ok = rc::check([&done] {
+      const auto ops = *rc::gen::container<std::vector<std::uint64_t>>(
+          rc::gen::resize(rc::kNominalSize, rc::gen::arbitrary<std::uint64_t>()));
+      done += ops.size();
+      TierModel model(GetParam().setup, GetParam().faults);
+      for (const std::uint64_t op : ops)
+        model.step(static_cast<std::uint8_t>(op >> 56), static_cast<std::uint8_t>(op),
+                   static_cast<std::uint8_t>(op >> 8));
+      model.finish();
+    });
+    ASSERT_TRUE(ok);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiers, TierModelTest, ::testing::ValuesIn(all_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace pando::testing
