@@ -27,6 +27,17 @@ pando_part(PANDO_REDIS "Build the Redis store" "${HIREDIS_INCLUDE_DIR}")
 # by name, so that an installed Pando asks its user's linker for them and no package is needed.
 function(pando_add_stores target)
   target_sources(${target} PRIVATE
+    src/store/call_queue.cc
+    src/store/config.cc
+    src/store/faulty_store.cc
+    src/store/file_store_config.cc
     src/store/key_space.cc
-    src/store/store_batch.cc)
+    src/store/memory_store.cc
+    src/store/option_reader.cc
+    src/store/redis_store_config.cc
+    src/store/registry.cc
+    src/store/store.cc
+    src/store/store_batch.cc
+    src/store/tmp_file_store.cc
+    src/store/tmp_redis_store.cc)
 endfunction()

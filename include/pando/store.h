@@ -67,7 +67,9 @@ class StoreBatch {
   using Clock = std::chrono::steady_clock;
   enum class Kind : std::uint8_t { exists, get, put, remove, clear };
 
-  StoreBatch(Kind kind, std::vector<StorePage> pages, Clock::time_point deadline);
+  /// With `part_of`, a backend's own call on another backend: called off when that one is.
+  StoreBatch(Kind kind, std::vector<StorePage> pages, Clock::time_point deadline,
+             const StoreBatch* part_of = nullptr);
 
   Kind kind() const { return kind_; }
   std::size_t size() const { return pages_.size(); }
@@ -90,12 +92,23 @@ class StoreBatch {
   Clock::time_point deadline() const { return deadline_; }
 
   // For the Store and the holders of a StoreCall.
-  bool cancelled() const { return cancelled_.load(std::memory_order_acquire); }
+  bool cancelled() const {
+    return cancelled_.load(std::memory_order_acquire) ||
+           (part_of_ != nullptr && part_of_->cancelled());
+  }
   void cancel() { cancelled_.store(true, std::memory_order_release); }
   PageOutcome outcome(std::size_t i) const { return outcomes_[i].load(std::memory_order_acquire); }
   /// Pages done, counted from the first up to one that is not.
   std::size_t num_leading() const { return leading_.load(std::memory_order_acquire); }
   bool finished() const { return finished_.load(std::memory_order_acquire); }
+  /// True for the first who asks: it runs the call, and finishes it.
+  bool begin() { return !begun_.exchange(true, std::memory_order_acq_rel); }
+  /// Finishes a call that is stopped and that nobody has begun; else does nothing. So the deadline
+  /// of a queued call holds however long the one before it takes.
+  void abandon();
+  /// What finish() calls when all outcomes stand, before those who wait go on. Set it before
+  /// others know of the call.
+  void on_settled(std::function<void(const StoreBatch&)> hook) { settled_ = std::move(hook); }
   /// Once, when nobody touches the pages any more. Pages without a report have failed, or stay
   /// pending where the call was stopped.
   void finish(Status status);
@@ -110,8 +123,11 @@ class StoreBatch {
   const Kind kind_;
   const std::vector<StorePage> pages_;
   const Clock::time_point deadline_;
+  const StoreBatch* const part_of_;
+  std::function<void(const StoreBatch&)> settled_;
   std::unique_ptr<std::atomic<PageOutcome>[]> outcomes_;
   std::atomic<std::size_t> leading_ = 0;
+  std::atomic<bool> begun_ = false;
   std::atomic<bool> cancelled_ = false;
   std::atomic<bool> finished_ = false;
   Status status_;
@@ -183,12 +199,13 @@ class StoreCall {
  public:
   explicit StoreCall(std::shared_ptr<StoreBatch> batch) : batch_(std::move(batch)) {}
 
-  bool finished() const { return batch_->finished(); }
+  bool finished() const;
   /// Blocks until finished; the first error, timed_out or cancelled among them. Missing and damaged
   /// pages are no error.
   Status wait() const;
-  /// The backend stops soon, and the call is finished then.
-  void cancel() const { batch_->cancel(); }
+  /// A call that has not begun is finished at once. Else the backend stops soon, and the call is
+  /// finished then.
+  void cancel() const;
   std::size_t size() const { return batch_->size(); }
   PageOutcome outcome(std::size_t i) const { return batch_->outcome(i); }
   /// Pages done, counted from the first up to one that is not; grows while the call runs.
@@ -212,7 +229,7 @@ class Store {
   Result<StoreCall> get(std::vector<StorePage> pages, Timeout timeout = {});
   Result<StoreCall> put(std::vector<StorePage> pages, Timeout timeout = {});
   Result<StoreCall> remove(std::vector<std::string> keys, Timeout timeout = {});
-  /// Behind the writes that are queued.
+  /// After the writes that were asked for before it, and before those asked for after it.
   Result<StoreCall> clear(Timeout timeout = {});
 
   StoreStats stats() const;

@@ -47,10 +47,12 @@ std::string_view to_string(PageOutcome outcome) {
   return "unknown";
 }
 
-StoreBatch::StoreBatch(Kind kind, std::vector<StorePage> pages, Clock::time_point deadline)
+StoreBatch::StoreBatch(Kind kind, std::vector<StorePage> pages, Clock::time_point deadline,
+                       const StoreBatch* part_of)
     : kind_(kind),
       pages_(std::move(pages)),
       deadline_(deadline),
+      part_of_(part_of),
       outcomes_(std::make_unique<std::atomic<PageOutcome>[]>(pages_.size())) {}
 
 void StoreBatch::report(std::size_t i, PageOutcome outcome) {
@@ -87,24 +89,31 @@ void StoreBatch::failed(std::size_t i, std::string_view why) {
   report(i, PageOutcome::failed);
 }
 
+void StoreBatch::abandon() {
+  if (begun_.load(std::memory_order_acquire) || !stopped() || !begin()) return;
+  finish(cancelled() ? make_error(ErrorCode::cancelled, "called off before it began")
+                     : make_error(ErrorCode::timed_out, "the deadline came before it began"));
+}
+
 void StoreBatch::finish(Status status) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!status.ok()) status_ = std::move(status);
-    const bool was_stopped = stopped();
-    for (std::size_t i = 0; i < pages_.size(); ++i) {
-      if (outcome(i) != PageOutcome::pending) continue;
-      if (!was_stopped) {
-        failed(i, "the backend returned without saying what became of it");
-      } else if (status_.ok()) {
-        status_ = cancelled() ? make_error(ErrorCode::cancelled, "called off at page {} of {}", i,
-                                           pages_.size())
-                              : make_error(ErrorCode::timed_out,
-                                           "the deadline came at page {} of {}", i, pages_.size());
-      }
+  PANDO_CHECK(!finished(), "a call of {} pages is finished twice", pages_.size());
+  if (status_.ok()) status_ = std::move(status);
+  const bool was_stopped = stopped();
+  for (std::size_t i = 0; i < pages_.size(); ++i) {
+    if (outcome(i) != PageOutcome::pending) continue;
+    if (!was_stopped) {
+      failed(i, "the backend returned without saying what became of it");
+    } else if (status_.ok()) {
+      status_ = cancelled() ? make_error(ErrorCode::cancelled, "called off at page {} of {}", i,
+                                         pages_.size())
+                            : make_error(ErrorCode::timed_out, "the deadline came at page {} of {}",
+                                         i, pages_.size());
     }
-    finished_.store(true, std::memory_order_release);
   }
+  if (settled_) settled_(*this);
+  // Notified under the lock: who waits may drop the call as soon as it is finished.
+  const std::lock_guard lock(mutex_);
+  finished_.store(true, std::memory_order_release);
   changed_.notify_all();
 }
 
