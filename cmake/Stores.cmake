@@ -40,4 +40,14 @@ function(pando_add_stores target)
     src/store/store_batch.cc
     src/store/tmp_file_store.cc
     src/store/tmp_redis_store.cc)
+  if(PANDO_CONFIG_FILES)
+    target_sources(${target} PRIVATE
+      src/store/config_json.cc
+      src/store/config_parse.cc
+      src/store/config_toml.cc
+      src/store/config_yaml.cc)
+    target_link_libraries(${target} PRIVATE yaml-cpp)
+  else()
+    target_sources(${target} PRIVATE src/store/no_config_files.cc)
+  endif()
 endfunction()
