@@ -2,6 +2,10 @@
 install(TARGETS pando EXPORT pando-targets)
 install(DIRECTORY include/pando TYPE INCLUDE)
 install(EXPORT pando-targets NAMESPACE pando:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/pando)
+if(PANDO_MPI)  # apart, so that only those who ask for it need an MPI
+  install(TARGETS pando_mpi EXPORT pando-mpi-targets)
+  install(EXPORT pando-mpi-targets NAMESPACE pando:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/pando)
+endif()
 configure_package_config_file(cmake/pandoConfig.cmake.in ${PROJECT_BINARY_DIR}/pandoConfig.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/pando)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/pandoConfigVersion.cmake
