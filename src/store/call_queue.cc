@@ -40,7 +40,7 @@ std::shared_ptr<StoreBatch> CallQueue::take() {
       changed_.wait(lock);
       continue;
     }
-    const std::shared_ptr<StoreBatch> call = queued_.front();
+    std::shared_ptr<StoreBatch> call = queued_.front();
     call->abandon();
     if (!call->finished() && !may_begin(*call)) {
       changed_.wait_until(lock, call->deadline());  // after which it is in nobody's way

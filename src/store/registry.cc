@@ -61,7 +61,7 @@ Status register_store(std::string name, StoreFactory factory) {
                       "a store named '{}'; expected visible ASCII without blanks", name);
   if (!factory) return make_error(ErrorCode::invalid_argument, "store '{}' has no factory", name);
   const std::lock_guard lock(registry().mutex);
-  const auto [at, added] = registry().factories.try_emplace(std::move(name), std::move(factory));
+  const auto [at, added] = registry().factories.emplace(std::move(name), std::move(factory));
   if (added) return {};
   return make_error(ErrorCode::invalid_argument, "there is a store '{}' already", at->first);
 }
