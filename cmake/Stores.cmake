@@ -34,12 +34,12 @@ function(pando_add_stores target)
     src/store/key_space.cc
     src/store/memory_store.cc
     src/store/option_reader.cc
+    src/store/redis_options.cc
     src/store/redis_store_config.cc
     src/store/registry.cc
     src/store/store.cc
     src/store/store_batch.cc
-    src/store/tmp_file_store.cc
-    src/store/tmp_redis_store.cc)
+    src/store/tmp_file_store.cc)
   if(PANDO_CONFIG_FILES)
     target_sources(${target} PRIVATE
       src/store/config_json.cc
@@ -50,4 +50,30 @@ function(pando_add_stores target)
   else()
     target_sources(${target} PRIVATE src/store/no_config_files.cc)
   endif()
+  pando_add_redis(${target})
+endfunction()
+
+function(pando_add_redis target)
+  if(NOT PANDO_REDIS)
+    target_sources(${target} PRIVATE src/store/no_redis.cc)
+    return()
+  endif()
+  target_sources(${target} PRIVATE
+    src/store/redis/address.cc
+    src/store/redis/call.cc
+    src/store/redis/call_answers.cc
+    src/store/redis/connection.cc
+    src/store/redis/key_slot.cc
+    src/store/redis/lane.cc
+    src/store/redis/node.cc
+    src/store/redis/page_commands.cc
+    src/store/redis/page_value.cc
+    src/store/redis/redis_store.cc
+    src/store/redis/reply_reader.cc
+    src/store/redis/scan.cc
+    src/store/redis/send_queue.cc
+    src/store/redis/server_error.cc
+    src/store/redis/servers.cc)
+  target_include_directories(${target} PRIVATE ${HIREDIS_INCLUDE_DIR})
+  target_link_libraries(${target} PRIVATE hiredis)
 endfunction()

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a build without hiredis says when asked for the Redis backend. Takes the place of redis/.
+#include "base/check.h"
+#include "pando/store_backends.h"
+
+namespace pando {
+
+Result<std::unique_ptr<StoreBackend>> make_redis_store(const RedisStoreOptions& options) {
+  if (Status valid = options.validate(); !valid) return valid.error();
+  return make_error(ErrorCode::unavailable,
+                    "make_redis_store: this build has no hiredis; expected one made with "
+                    "PANDO_REDIS=ON");
+}
+
+}  // namespace pando
