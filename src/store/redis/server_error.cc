@@ -31,7 +31,7 @@ ServerError parse_redirection(ServerError::Kind kind, std::string_view rest, con
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), slot);
   if (error != std::errc() || end != digits.data() + digits.size() || slot >= kNumSlots) return {};
   const std::string_view where = take_word(rest);
-  Result<Address> address = !where.empty() && where.front() == ':'
+  Result<Address> address = where.rfind(':') == 0
                                 ? parse_address(fmt::format("{}{}", from.host, where))
                                 : parse_address(where);
   if (!address) return {};
