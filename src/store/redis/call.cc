@@ -82,7 +82,7 @@ Status Call::read(Lane& lane) {
 
 // What a dead connection took with it is sent once more, as everything here can be repeated; what
 // it had not taken yet costs nothing to send elsewhere. A server that hangs would hang again.
-void Call::bury(FailedLanes failed) {
+void Call::bury(FailedLanes&& failed) {
   std::erase(lanes_, nullptr);
   for (auto& [lane, error] : failed) {
     Node& node = lane->node();

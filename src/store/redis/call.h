@@ -55,7 +55,7 @@ class Call {
   void step();
   std::chrono::milliseconds pause() const;
   Status read(Lane& lane);
-  void bury(FailedLanes failed);
+  void bury(FailedLanes&& failed);
   void leave();
 
   // Where pages go.

@@ -77,11 +77,10 @@ Status Servers::refresh_if(bool needed, const Patience& patience) {
   is_refreshing_ = false;
   next_refresh_ = Clock::now() + kRefreshInterval;
   refreshed_.notify_all();
-  if (map) {
-    map_ = *std::move(map);
-    is_stale_ = false;
-  }
-  return map || !map_.empty() ? Status() : Status(map.error());
+  if (!map) return map_.empty() ? Status(map.error()) : Status();
+  map_ = *std::move(map);
+  is_stale_ = false;
+  return {};
 }
 
 // Owners of slots first: the servers of the options may have left the cluster since.
