@@ -51,7 +51,7 @@ struct RedisStoreOptions {
   std::chrono::milliseconds io_timeout = std::chrono::seconds(5);  ///< without any progress
   std::chrono::milliseconds min_backoff = std::chrono::milliseconds(50);
   std::chrono::milliseconds max_backoff = std::chrono::seconds(2);
-  std::size_t pipeline_bytes = std::size_t{8} << 20;  ///< sent ahead of replies, per connection
+  std::size_t pipeline_bytes = std::size_t{4} << 20;  ///< sent ahead of replies, per connection
 
   Status validate() const;
 };

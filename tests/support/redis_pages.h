@@ -3,9 +3,11 @@
 // finish. For tests and benchmarks of backends. Belongs to one thread.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,7 +28,10 @@ class Pages {
     for (std::size_t i = 0; i < num_pages; ++i) {
       Random random(seed, i);
       bytes_[i].resize(size_bytes);
-      for (std::byte& byte : bytes_[i]) byte = static_cast<std::byte>(random.next() & 0xff);
+      for (std::size_t at = 0; at < size_bytes; at += sizeof(std::uint64_t)) {
+        const std::uint64_t word = random.next();
+        std::memcpy(&bytes_[i][at], &word, std::min(sizeof(word), size_bytes - at));
+      }
       StorePage page{.key = name + std::to_string(i)};
       std::span<std::byte> rest(bytes_[i]);
       for (std::size_t left = num_pieces; left > 0; --left) {
