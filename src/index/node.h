@@ -63,7 +63,8 @@ struct alignas(kCacheLine) Node {
   bool in_mirrors = false;
   bool on_host = false;     // has a host copy
   bool backing_up = false;  // a copy to the host is under way
-  bool cut_off = false;     // its parent does not count it as a child any more
+  bool cut_off = false;     // not to be found any more; goes when nobody holds it
+  bool cut_top = false;     // of what was cut off: its parent does not count it as a child
   bool live = false;
 
   bool is_root() const { return info != nullptr; }
@@ -72,13 +73,14 @@ struct alignas(kCacheLine) Node {
   /// May leave the device: nothing below is on it, nobody holds it there. Without a host copy, what
   /// is below on the host would go too, so nobody may hold that.
   bool is_candidate() const {
-    return device_children == 0 && locks == 0 && on_device() && (on_host || host_locks == 0);
+    return device_children == 0 && !is_held() && on_device() && (on_host || host_locks == 0);
   }
   /// May leave the host, and with it the tree.
   bool is_host_candidate() const { return num_children == 0 && is_host_evictable(); }
+  bool is_held() const { return locks > 0 || cut_off; }
   /// Counts as room on the host: not elsewhere, not held.
   bool is_host_evictable() const {
-    return on_host && !on_device() && locks == 0 && host_locks == 0 && !backing_up;
+    return on_host && !on_device() && !is_held() && host_locks == 0 && !backing_up;
   }
   /// May lose its host copy and stay on the device.
   bool is_mirror() const {

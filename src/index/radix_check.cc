@@ -148,7 +148,7 @@ Status RadixIndex::check_node(NodeIndex index, std::size_t* own_locks) const {
   if (node.is_root() ? children + node.locks == 0 : node.num_pages == 0)
     return broken("node {} is empty", index);
 
-  if (!node.cut_off && children_.find(node.hash, [&](NodeIndex i) { return i == index; }) != index)
+  if (!node.cut_top && children_.find(node.hash, [&](NodeIndex i) { return i == index; }) != index)
     return broken("node {} is not in the child table", index);
   if (node.is_root()) return {};
 
@@ -274,7 +274,7 @@ Status RadixIndex::check_tiers(const Holds& holds) const {
   for_each_node([&](NodeIndex i, const Node& node) {
     const Node& parent = nodes_[node.parent];
     if (!node.on_device() && !node.on_host) status = broken("node {} is on no tier", i);
-    if (node.on_device() && !parent.is_root() && !parent.on_device() && !node.cut_off)
+    if (node.on_device() && !parent.is_root() && !parent.on_device() && !node.cut_top)
       status = broken("node {} is on the device, its parent {} is not", i, node.parent);
     if (!host_ && (node.on_host || node.host_locks > 0))
       status = broken("node {} is on a host that is not there", i);
@@ -331,9 +331,9 @@ Status RadixIndex::check(const Holds& holds) const {
     if (Status s = check_node(i, &own_locks); !s) return s;
     candidates += node.in_order ? 1 : 0;
     // Its parent counts it as locked, but not as a child.
-    if (node.cut_off && node.locks > 0 && !nodes_[node.parent].is_root()) --own_locks;
+    if (node.cut_top && node.locks > 0 && !nodes_[node.parent].is_root()) --own_locks;
     if (!node.on_device()) continue;
-    (node.locks > 0 ? locked : evictable) += node.num_pages;
+    (node.is_held() ? locked : evictable) += node.num_pages;
     for (std::uint32_t p = 0; p < node.num_pages; ++p) {
       if (!owned.insert(node.pages[p]).second)
         return broken("page {} is in the tree twice, second in node {}", node.pages[p], i);

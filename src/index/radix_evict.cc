@@ -122,7 +122,7 @@ void RadixIndex::leave_order(NodeIndex index) {
 void RadixIndex::retire(NodeIndex index) {
   leave_order(index);
   const Node& node = nodes_[index];
-  if (node.on_device()) (node.locks > 0 ? protected_pages_ : evictable_pages_) -= node.num_pages;
+  if (node.on_device()) (node.is_held() ? protected_pages_ : evictable_pages_) -= node.num_pages;
   if (!node.on_host) return;
   host_pages_ -= node.num_pages;
   if (node.is_host_evictable()) host_evictable_pages_ -= node.num_pages;
@@ -130,7 +130,7 @@ void RadixIndex::retire(NodeIndex index) {
 
 void RadixIndex::admit(NodeIndex index) {
   const Node& node = nodes_[index];
-  if (node.on_device()) (node.locks > 0 ? protected_pages_ : evictable_pages_) += node.num_pages;
+  if (node.on_device()) (node.is_held() ? protected_pages_ : evictable_pages_) += node.num_pages;
   if (node.on_host) {
     host_pages_ += node.num_pages;
     if (node.is_host_evictable()) host_evictable_pages_ += node.num_pages;
@@ -155,8 +155,9 @@ void RadixIndex::place_path(NodeIndex end) {
 }
 
 bool RadixIndex::is_bare_leaf(NodeIndex index) const {
-  if (num_cut_off_ > 0 && nodes_[index].is_free_leaf() && is_cut_off(index)) return true;
-  if (!has_components() || !nodes_[index].is_free_leaf()) return false;
+  if (!nodes_[index].is_free_leaf()) return false;
+  if (nodes_[index].cut_off) return true;
+  if (!has_components()) return false;
   return !window_in_reach(index, Reach::host) || (state_ && !snapshot_in_reach(index, Reach::host));
 }
 
@@ -335,7 +336,7 @@ NodeIndex RadixIndex::remove_leaf(NodeIndex index) {
   Node& node = nodes_[index];
   const NodeIndex parent = node.parent;
   Segment* segment = node.segment;
-  if (node.cut_off) {
+  if (node.cut_top) {
     --num_cut_off_;
     if (nodes_[parent].is_root()) --nodes_[parent].locks;
   } else {

@@ -179,7 +179,7 @@ void RadixIndex::detach_device(NodeIndex index, Released& out, Evicted& evicted)
   admit(index);
   const NodeIndex parent = node.parent;
   leave_order(parent);
-  if (!node.cut_off) --nodes_[parent].device_children;
+  --nodes_[parent].device_children;
   enter_order(parent);
   drop_if_bare(index, out, evicted);
 }
@@ -209,7 +209,7 @@ void RadixIndex::cut_off(NodeIndex index, Released& out) {
   branches_.erase(index);
   --nodes_[parent].num_children;
   if (node.on_device()) --nodes_[parent].device_children;
-  node.cut_off = true;
+  node.cut_top = true;
   ++num_cut_off_;
   if (nodes_[parent].is_root()) ++nodes_[parent].locks;
   enter_order(parent);
@@ -218,24 +218,16 @@ void RadixIndex::cut_off(NodeIndex index, Released& out) {
   for (std::size_t i = 0; i < below.size(); ++i)
     branches_.for_each_child(below[i], [&](NodeIndex child) { below.push_back(child); });
   Evicted ignored;
+  for (const NodeIndex i : below) {
+    retire(i);
+    nodes_[i].cut_off = true;
+    admit(i);
+  }
   for (std::size_t i = below.size(); i-- > 0;) {
-    const NodeIndex above = nodes_[below[i]].parent;
-    if (!nodes_[below[i]].is_free_leaf()) continue;
-    drop_one(below[i], out, ignored);
-    if (i == 0) break;
-    leave_order(above);
-    enter_order(above);
+    if (nodes_[below[i]].is_free_leaf()) drop_one(below[i], out, ignored);
   }
   if (nodes_.resolve(parent_id) != kNoNode && !nodes_[parent].is_root())
     drop_if_bare(parent, out, ignored);
-}
-
-bool RadixIndex::is_cut_off(NodeIndex index) const {
-  if (num_cut_off_ == 0) return false;
-  for (NodeIndex i = index; !nodes_[i].is_root(); i = nodes_[i].parent) {
-    if (nodes_[i].cut_off) return true;
-  }
-  return false;
 }
 
 // ---- Leaving the host --------------------------------------------------------------------------

@@ -214,7 +214,7 @@ class RadixIndex {
   /// nothing at or below it is ever found again. What somebody holds stays until it is let go.
   void cut_off(NodeIndex node, Released& out);
   /// Whether `node` is at or below one that was cut off.
-  bool is_cut_off(NodeIndex node) const;
+  bool is_cut_off(NodeIndex node) const { return nodes_[node].cut_off; }
 
   /// Keeps the path to `node` on the host, or on whichever tier it is.
   void lock_host(NodeIndex node);
@@ -362,7 +362,7 @@ class RadixIndex {
   std::uint64_t now_ = 0;
   std::size_t evictable_pages_ = 0;
   std::size_t protected_pages_ = 0;
-  std::size_t num_cut_off_ = 0;
+  std::size_t num_cut_off_ = 0;  // subtrees
   std::size_t host_pages_ = 0;
   std::size_t host_evictable_pages_ = 0;  // on the host only, not held
 };

@@ -133,8 +133,8 @@ class TierModel {
   std::string_view ns_of(std::uint8_t a) const { return a % 16 == 15 ? "other" : ""; }
 
   void poll() {
-    const PollResult result = cache_->poll();
-    if (result.failures > 0) open_gates();
+    // Not before every failed load has been seen: until then its gate is what warns an engine.
+    if (cache_->poll().idle) open_gates();
   }
   void open_gates() {
     for (auto* side : {&cache_.full, &cache_.window, &cache_.state}) {
