@@ -21,6 +21,7 @@ pando_test(cache_test LABEL unit SOURCES
   cache/match_test.cc
   cache/requests_test.cc
   cache/state_test.cc
+  cache/storage_tier_test.cc
   cache/window_requests_test.cc
   cache/window_test.cc)
 

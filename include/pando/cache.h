@@ -288,6 +288,29 @@ class PrefixCache {
   /// engine calls it once per step.
   PollResult poll();
 
+  /// Gives a cache with a host tier a store: what is on the host from now on goes there too. With
+  /// the store that it has already, only policies change; another one is refused. The text says
+  /// what was done. Nothing has changed if it fails.
+  Result<std::string> attach_storage(const StorageOptions& options);
+  /// Calls off what is under way, releases what it held, and lets go of the store. Without one this
+  /// does nothing.
+  Result<std::string> detach_storage();
+  /// Removes every page from the store.
+  Status clear_storage();
+  bool has_storage() const;
+  StoreStats storage_stats() const;
+
+  /// Begins to bring pages of the key that the tree does not have from the store to the host, while
+  /// the request waits: asks what is there, reserves, reads. poll() moves it on.
+  Result<Prefetch> prefetch(const Key& key);
+  /// Whether the policy lets the request go on. True for one that has ended, or never was.
+  bool prefetch_ready(PrefetchId id) const;
+  /// Puts what has arrived, in order, into the tree, and gives up the rest. Returns the tokens that
+  /// the host has more: once.
+  std::size_t end_prefetch(PrefetchId id);
+  /// Gives up all of it.
+  void abort_prefetch(PrefetchId id);
+
   /// Drops the least valuable of what is on the host only. In whole pages.
   EvictResult evict_host(std::size_t num_tokens);
 

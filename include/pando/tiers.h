@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiers below the device, as options of PrefixCache: host memory now, a store behind it. What
-// leaves the device stays in the tree while its host copy does; load_back brings it back.
+// The tiers below the device, as options of PrefixCache: host memory, and a store behind it. What
+// leaves the device stays in the tree while its host copy does; load_back brings it back. What is
+// on the host goes to the store too; prefetch brings it back to the host while a request waits.
 //
 // Copies run on threads of the copier and report to poll(), on the thread of the cache. Until then
 // the pages on both sides are held. A copy that fails is a miss and a counter, never a hit.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "pando/copier.h"
 #include "pando/host_pool.h"
+#include "pando/key_space.h"
 #include "pando/kv_pool.h"
 #include "pando/result.h"
+#include "pando/store.h"
 
 namespace pando {
 
@@ -68,10 +74,66 @@ struct LoadBack {
   std::size_t tokens = 0;  ///< that the device has more
 };
 
+/// When a request that has pages on their way from the store may go on.
+enum class PrefetchPolicy {
+  best_effort,    ///< at any time: what has arrived by then is kept
+  wait_complete,  ///< when all has arrived, or will not
+  timeout,        ///< then, or after a time that grows with the number of pages
+};
+std::string_view to_string(PrefetchPolicy policy);
+Result<PrefetchPolicy> parse_prefetch_policy(std::string_view name);
+
+/// How prefetches behave. Options of the same names may be given with those of the store.
+struct PrefetchOptions {
+  PrefetchPolicy policy = PrefetchPolicy::best_effort;
+  std::size_t threshold = 256;         ///< tokens; fewer are sooner computed
+  double timeout_base = 1.0;           ///< seconds
+  double timeout_per_ki_token = 0.25;  ///< seconds more for every 1024 tokens
+  /// Host tokens that all prefetches together may occupy. Unless given: 0.8 of what the host has
+  /// more than the device, or half of the host if it has not.
+  std::optional<std::size_t> max_tokens = {};
+
+  Status validate() const;
+};
+
+/// What attach_storage is told.
+struct StorageOptions {
+  std::string backend;       ///< the name of a registered store
+  std::string options = {};  ///< of the store, and of prefetches: as Config::parse reads them
+  StoreScope scope = {};     ///< whose pages they are
+  StoreOptions queues = {};
+  std::optional<std::string> prefetch_policy = {};
+  std::optional<std::string> write_policy = {};
+  /// For timeouts; the steady clock unless given.
+  std::function<std::chrono::steady_clock::time_point()> now = {};
+};
+
+/// Names a prefetch. A default-constructed one names none.
+struct PrefetchId {
+  std::uint64_t value = 0;
+  explicit operator bool() const { return value != 0; }
+  friend bool operator==(PrefetchId, PrefetchId) = default;
+};
+
+enum class PrefetchOutcome {
+  started,
+  no_store,
+  nothing_to_fetch,  ///< all whole pages of the key are in the tree
+  below_threshold,
+  rate_limited,  ///< too much is being fetched already
+};
+std::string_view to_string(PrefetchOutcome outcome);
+
+struct Prefetch {
+  PrefetchOutcome outcome = PrefetchOutcome::no_store;
+  PrefetchId id = {};  ///< only if started
+};
+
 /// What a poll() has applied.
 struct PollResult {
   std::size_t backups = 0;  ///< copies to the host acknowledged
   std::size_t loads = 0;    ///< loads acknowledged
+  std::size_t stored = 0;   ///< nodes whose pages the store has been given
   std::size_t failures = 0;
   bool idle = true;  ///< nothing is under way any more
 };
@@ -86,6 +148,13 @@ struct TierStats {
   std::uint64_t failed_backups = 0;   ///< copies that failed
   std::uint64_t failed_loads = 0;
   std::uint64_t recomputed_tokens = 0;  ///< inserted over a host copy
+
+  std::uint64_t stored_tokens = 0;        ///< given to the store
+  std::uint64_t failed_puts = 0;          ///< pages that the store did not take
+  std::uint64_t prefetches = 0;           ///< started
+  std::uint64_t prefetched_tokens = 0;    ///< that the host has got from the store
+  std::uint64_t prefetch_hit_tokens = 0;  ///< that the store said it had
+  std::uint64_t revoked_prefetches = 0;   ///< nothing worth fetching, or no room on the host
 };
 
 }  // namespace pando

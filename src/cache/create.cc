@@ -63,8 +63,7 @@ PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<Evi
       cache_id(next_cache_id()) {
   if (o.host) {
     tier.emplace(*this, *o.host, [this](const RadixIndex::Goal& goal) { evict(goal); });
-    if (o.host->write_policy == WritePolicy::write_back)
-      index.save_to_host = [this](NodeIndex node) { return tier->write_back(node); };
+    set_write_policy(o.host->write_policy);
   }
   if (!o.events) return;
   events.emplace(o.page_size, o.bigram ? 1 : 0);
@@ -79,6 +78,7 @@ PrefixCache::~PrefixCache() {
   PANDO_CHECK(impl_->num_locks == 0, "PrefixCache destroyed while {} leases are held",
               impl_->num_locks);
   impl_->index.on_removed = nullptr;
+  impl_->storage.reset();
   impl_->evict_all();
 }
 

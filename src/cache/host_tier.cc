@@ -23,8 +23,14 @@ HostTier::~HostTier() { drain(); }
 // ---- Reserving ---------------------------------------------------------------------------------
 
 // What evicting lets go of is given back at once: it is the room that is wanted.
-bool HostTier::reserve(HostPool& pool, ComponentKind kind, std::size_t n,
-                       std::vector<HostPageId>& out) {
+const TierPools& HostTier::pools(ComponentKind kind) const {
+  return kind == ComponentKind::full     ? options_.full
+         : kind == ComponentKind::window ? options_.window
+                                         : options_.state;
+}
+
+bool HostTier::reserve(ComponentKind kind, std::size_t n, std::vector<HostPageId>& out) {
+  HostPool& pool = *pools(kind).host;
   const std::size_t available = pool.available_pages();
   if (available < n) {
     const std::size_t missing = n - available;
@@ -60,7 +66,7 @@ bool HostTier::reserve_node(NodeIndex i, Copy& copy) {
   Part part{.node = index_.id(i), .begin = index_.node(i).begin_pages()};
   part.full = copy.full.host.size();
   part.window = copy.window.host.size();
-  if (!reserve(*options_.full.host, ComponentKind::full, num_pages, copy.full.host)) {
+  if (!reserve(ComponentKind::full, num_pages, copy.full.host)) {
     ++stats.refused_backups;
     return false;
   }
@@ -68,12 +74,11 @@ bool HostTier::reserve_node(NodeIndex i, Copy& copy) {
   const auto* pages = reinterpret_cast<const PageId*>(node.pages);
   copy.full.device.insert(copy.full.device.end(), pages, pages + num_pages);
   if (core_.options.window && index_.has_window(i) &&
-      reserve(*options_.window.host, ComponentKind::window, num_pages, copy.window.host)) {
+      reserve(ComponentKind::window, num_pages, copy.window.host)) {
     part.has_window = true;
     core_.ledger.window_pages({pages, num_pages}, copy.window.device);
   }
-  if (index_.has_snapshot(i) &&
-      reserve(*options_.state.host, ComponentKind::state, 1, copy.state.host)) {
+  if (index_.has_snapshot(i) && reserve(ComponentKind::state, 1, copy.state.host)) {
     part.state = copy.state.device.size();
     copy.state.device.push_back(page_of(index_.snapshot(i)));
   }
@@ -172,6 +177,7 @@ void HostTier::apply_backup(Copy& copy) {
       if (!copied) continue;
       attach(i, part, copy, i == end);
       core_.record_stored(Medium::host, i);
+      if (on_backed_up) on_backed_up(i);
     }
     release(part);
   }
@@ -225,6 +231,7 @@ void HostTier::finish_write_back() {
     index_.set_backing_up(i, false);
     if (copied) {
       core_.record_stored(Medium::host, i);
+      if (on_backed_up) on_backed_up(i);
       index_.drop_if_bare(i, core_.released, dropped);
     } else {
       index_.drop_subtree(i, core_.released, dropped);
@@ -292,7 +299,7 @@ void HostTier::device_came(NodeIndex i, bool pages, bool window, bool snapshot) 
 
 // ---- Proving -----------------------------------------------------------------------------------
 
-Status HostTier::check() const {
+Status HostTier::check(const Reserved& fetching) const {
   struct Expected {
     const HostPool* pool;
     const char* name;
@@ -325,6 +332,9 @@ Status HostTier::check() const {
     own(window, copy.window.host, PageState::writing);
     own(state, copy.state.host, PageState::writing);
   }
+  own(full, fetching.full, PageState::writing);
+  own(window, fetching.window, PageState::writing);
+  own(state, fetching.state, PageState::writing);
   const auto state_of = [](bool on_device) {
     return on_device ? PageState::synced : PageState::backed_up;
   };

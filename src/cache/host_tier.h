@@ -45,6 +45,13 @@ class HostTier {
   void drain();
   bool idle() const { return backups_.empty() && loads_.empty(); }
   RadixIndex::Evicted evict(const RadixIndex::Goal& goal);
+  /// Host pages for a component, after evicting what is missing: appended to `out`, or none.
+  bool reserve(ComponentKind kind, std::size_t n, std::vector<HostPageId>& out);
+  const TierPools& pools(ComponentKind kind) const;
+  void set_write_policy(WritePolicy policy) { options_.write_policy = policy; }
+  WritePolicy write_policy() const { return options_.write_policy; }
+  /// Called for every node that has just got its host copy.
+  std::function<void(NodeIndex)> on_backed_up;
 
   /// Gives back what the index let go of on the host, and tells the pools what left the device.
   void give_back(RadixIndex::Released& released);
@@ -54,8 +61,13 @@ class HostTier {
   std::size_t num_locks() const { return num_locks_; }
   std::size_t num_state_locks() const { return num_state_locks_; }
   std::size_t num_host_locks() const { return num_host_locks_; }
-  /// Every page of the host pools has one owner, in the state that its owner says.
-  Status check() const;
+  /// Pages that belong to neither a node nor a copy.
+  struct Reserved {
+    std::vector<HostPageId> full, window, state;
+  };
+  /// Every page of the host pools has one owner, in the state that its owner says; those of
+  /// `fetching` are being written.
+  Status check(const Reserved& fetching) const;
 
   TierStats stats;
 
@@ -101,7 +113,6 @@ class HostTier {
   struct LoadPlan;  // host_load.cc
 
   static PageId page_of(StateSlot slot) { return PageId{slot.index + 1}; }
-  bool reserve(HostPool& pool, ComponentKind kind, std::size_t n, std::vector<HostPageId>& out);
   bool reserve_node(NodeIndex node, Copy& copy);
   void note_demotions(RadixIndex::Released& released);
   void start_backup(Copy& copy);
@@ -120,7 +131,7 @@ class HostTier {
 
   CacheCore& core_;
   RadixIndex& index_;
-  const HostTierOptions options_;
+  HostTierOptions options_;
   Evict evict_;
   std::deque<Copy> backups_;
   std::deque<Load> loads_;

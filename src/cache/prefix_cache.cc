@@ -146,6 +146,7 @@ EvictResult PrefixCache::evict(const EvictGoal& goal) {
 
 // What is being copied is waited for; what leaves the device is not saved.
 void PrefixCache::Impl::evict_all() {
+  if (storage) storage->abandon();
   if (tier) tier->drain();
   const auto save_to_host = std::exchange(index.save_to_host, nullptr);
   evict({.pages = SIZE_MAX});
@@ -196,6 +197,7 @@ Status PrefixCache::check() const {
     holds.state_locks += impl_->tier->num_state_locks();
     holds.host_locks += impl_->tier->num_host_locks();
   }
+  if (impl_->storage) holds.host_locks += impl_->storage->num_host_locks();
   if (Status s = impl_->index.check(holds); !s) return s;
   std::vector<PageId> pages;
   impl_->index.for_each_node([&](NodeIndex, const Node& node) {
@@ -205,7 +207,9 @@ Status PrefixCache::check() const {
   if (Status s = impl_->ledger.check(pages); !s) return s;
   if (Status s = impl_->check_windows(); !s) return s;
   if (impl_->tier) {
-    if (Status s = impl_->tier->check(); !s) return s;
+    const HostTier::Reserved fetching =
+        impl_->storage ? impl_->storage->reserved() : HostTier::Reserved{};
+    if (Status s = impl_->tier->check(fetching); !s) return s;
   }
   return impl_->check_snapshots();
 }

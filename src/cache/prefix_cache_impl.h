@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What PrefixCache is made of: the core that all parts share, and the tiers. It is made in
 // create.cc; the calls on keys are in prefix_cache.cc, leases.cc and insert.cc, those on whole
-// requests in requests.cc, those on tiers in tiers.cc.
+// requests in requests.cc, those on tiers in tiers.cc and storage.cc.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "cache/cache_core.h"
 #include "cache/host_tier.h"
+#include "cache/storage_tier.h"
 #include "pando/cache.h"
 
 namespace pando {
@@ -61,6 +62,7 @@ struct PrefixCache::Impl : CacheCore {
   Inserted apply_insert(const Plan& plan, const Key& key, const InsertOptions& options);
 
   EvictResult evict(const RadixIndex::Goal& goal);
+  void set_write_policy(WritePolicy policy);
   /// Of everything that nobody holds, on all tiers.
   void evict_all();
   /// alloc(allocator), after evicting what count_pages(full side) says is missing.
@@ -92,6 +94,7 @@ struct PrefixCache::Impl : CacheCore {
 
   const std::uint32_t cache_id;
   std::optional<HostTier> tier;
+  std::unique_ptr<StorageTier> storage;  // goes before the host tier
   std::size_t num_locks = 0;
   std::size_t num_snapshot_locks = 0;
   std::size_t num_host_locks = 0;

@@ -103,6 +103,13 @@ Status validate_host_tier(const CacheOptions& options, const SlotLedger& ledger,
                         states == nullptr ? 0 : states->capacity() + 1);
 }
 
+void PrefixCache::Impl::set_write_policy(WritePolicy policy) {
+  tier->set_write_policy(policy);
+  index.save_to_host = nullptr;
+  if (policy == WritePolicy::write_back)
+    index.save_to_host = [this](NodeIndex node) { return tier->write_back(node); };
+}
+
 Result<LoadBack> PrefixCache::load_back(Lease& lease, std::span<SlotId> slots,
                                         const LoadBackOptions& options) {
   RadixIndex& index = impl_->index;
@@ -140,8 +147,16 @@ Result<LoadBack> PrefixCache::load_back(Request& request, const LoadBackOptions&
 }
 
 PollResult PrefixCache::poll() {
-  if (!impl_->tier || impl_->tier->idle()) return {};
-  const PollResult result = impl_->tier->poll();
+  if (!impl_->tier) return {};
+  const bool stores = impl_->storage && !impl_->storage->idle();
+  if (impl_->tier->idle() && !stores) return {};
+  PollResult result = impl_->tier->poll();
+  if (impl_->storage) {
+    std::vector<std::int64_t> values;
+    impl_->storage->report(values);
+    impl_->storage->apply(values, result);
+    result.idle = result.idle && impl_->storage->idle();
+  }
   impl_->give_back();
   impl_->ledger.flush();
   return result;

@@ -176,6 +176,7 @@ class TieredCache {
       const PollResult now = cache->poll();
       all.backups += now.backups;
       all.loads += now.loads;
+      all.stored += now.stored;
       all.failures += now.failures;
       all.idle = now.idle;
       if (!all.idle) std::this_thread::yield();

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fetching from the store while a request waits. A fetch goes through phases: it asks which pages
+// are there, reserves host pages for those that can be used, reads them in order, and ends when the
+// policy or the caller says so; what has arrived in order then hangs in the tree, on the host.
+//
+// With components an end must be valid: the window before it, and a snapshot at it, are asked for
+// and fetched too. They fit one end alone, so there a fetch is kept as a whole or not at all.
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/page_hash.h"
+#include "cache/storage_tier.h"
+
+namespace pando {
+
+// ---- Asking ------------------------------------------------------------------------------------
+
+Result<Prefetch> StorageTier::prefetch(const Key& key) {
+  const std::size_t page_size = index_.page_size();
+  const RadixIndex::Cursor walked = index_.descend(key, nullptr);
+  const std::size_t total = index_.num_pages(key);
+  for (std::size_t i = walked.pages * page_size; i < key.tokens.size(); ++i) {
+    if (key.tokens[i] < 0)
+      return make_error(ErrorCode::invalid_argument,
+                        "prefetch: token {} at position {} is negative; expected a vocabulary id",
+                        key.tokens[i], i);
+  }
+  const std::size_t num_tokens = (total - walked.pages) * page_size;
+  if (num_tokens == 0) return Prefetch{PrefetchOutcome::nothing_to_fetch};
+  if (num_tokens < settings_.prefetch.threshold) return Prefetch{PrefetchOutcome::below_threshold};
+  if (occupied_tokens_ + num_tokens > max_tokens_) return Prefetch{PrefetchOutcome::rate_limited};
+
+  Fetch fetch;
+  fetch.id = PrefetchId{++last_id_};
+  fetch.ns = key.ns;
+  fetch.tokens.assign(key.tokens.begin(), key.tokens.end());
+  fetch.from = walked.pages;
+  fetch.started = settings_.now();
+  fetch.hashes.resize(total - walked.pages);
+  std::optional<PageHash> parent = chain_start(key.ns);
+  if (walked.pages > 0) {
+    const NodeIndex anchor = index_.settle(walked);
+    const Node& node = index_.node(anchor);
+    parent = index_.hashes(node)[node.num_pages - 1];
+    fetch.anchor = index_.id(anchor);
+  }
+  hash_page_chain(parent ? &*parent : nullptr, key.tokens.data() + walked.pages * page_size,
+                  fetch.hashes.size(), page_size, core_.options.bigram, fetch.hashes.data());
+  if (!ask(fetch)) return Prefetch{PrefetchOutcome::rate_limited};
+  if (fetch.anchor) {
+    index_.lock_host(index_.resolve(fetch.anchor));
+    ++num_host_locks_;
+  }
+  fetch.occupied = num_tokens;
+  occupied_tokens_ += num_tokens;
+  ++host_.stats.prefetches;
+  const PrefetchId id = fetch.id;
+  fetches_.push_back(std::move(fetch));
+  return Prefetch{PrefetchOutcome::started, id};
+}
+
+bool StorageTier::ask(Fetch& fetch) {
+  std::vector<std::string> keys;
+  const auto add = [&](const KeySpace& space) {
+    for (const PageHash& hash : fetch.hashes) keys.push_back(space.key(hash));
+  };
+  add(full_space_);
+  if (window_space_) add(*window_space_);
+  if (state_space_) add(*state_space_);
+  Result<StoreCall> call = store_->exists(std::move(keys));
+  if (call.ok()) fetch.question = *call;
+  return call.ok();
+}
+
+// Pages of window within reach that end with the node, unbroken; all of them count as endless.
+std::size_t StorageTier::unbroken_window(NodeIndex node) const {
+  std::size_t run = 0;
+  NodeIndex i = node;
+  for (; !index_.node(i).is_root(); i = index_.node(i).parent) {
+    if (!index_.has_window(i) && !index_.has_host_window(i)) return run;
+    run += index_.node(i).num_pages;
+  }
+  return SIZE_MAX / 2;
+}
+
+// The most pages, from the first, that the store has and on whose end all components agree.
+std::size_t StorageTier::answer(const Fetch& fetch) const {
+  const std::size_t n = fetch.hashes.size();
+  const auto has = [&](std::size_t space, std::size_t page) {
+    return fetch.question->outcome(space * n + page) == PageOutcome::done;
+  };
+  std::size_t best = 0;
+  std::size_t run = fetch.anchor ? unbroken_window(index_.resolve(fetch.anchor)) : SIZE_MAX / 2;
+  for (std::size_t i = 0; i < n && has(0, i); ++i) {
+    std::size_t space = 1;
+    if (window_space_) run = has(space++, i) ? run + 1 : 0;
+    const bool window_reaches = !window_space_ || run >= index_.window_pages();
+    if (window_reaches && (!state_space_ || has(space, i))) best = i + 1;
+  }
+  return best;
+}
+
+// ---- Reading -----------------------------------------------------------------------------------
+
+bool StorageTier::reserve(Fetch& fetch) {
+  HostTier::Reserved& pages = fetch.pages;
+  const std::size_t windows = window_space_ ? fetch.num_pages - fetch.window_from : 0;
+  const bool reserved =
+      host_.reserve(ComponentKind::full, fetch.num_pages, pages.full) &&
+      (windows == 0 || host_.reserve(ComponentKind::window, windows, pages.window)) &&
+      (!state_space_ || host_.reserve(ComponentKind::state, 1, pages.state));
+  for (const ComponentKind kind :
+       {ComponentKind::full, ComponentKind::window, ComponentKind::state}) {
+    const auto& of = kind == ComponentKind::full     ? pages.full
+                     : kind == ComponentKind::window ? pages.window
+                                                     : pages.state;
+    if (!of.empty()) host_.pools(kind).host->protect_write(of);
+  }
+  return reserved;
+}
+
+// What a queue refuses does not arrive.
+void StorageTier::start_reads(Fetch& fetch) {
+  const std::span hashes = std::span(fetch.hashes).first(fetch.num_pages);
+  const auto read = [&](std::vector<StorePage> pages) {
+    for (std::size_t first = 0; first < pages.size(); first += kBatchPages) {
+      const auto begin = pages.begin() + static_cast<std::ptrdiff_t>(first);
+      const auto end =
+          pages.begin() + static_cast<std::ptrdiff_t>(std::min(first + kBatchPages, pages.size()));
+      Result<StoreCall> call = store_->get({std::move_iterator(begin), std::move_iterator(end)});
+      if (!call.ok()) return;
+      fetch.calls.push_back(*call);
+    }
+  };
+  if (window_space_)
+    read(pages_of(*window_space_, ComponentKind::window, fetch.pages.window,
+                  hashes.subspan(fetch.window_from)));
+  if (state_space_)
+    read(pages_of(*state_space_, ComponentKind::state, fetch.pages.state, hashes.last(1)));
+  fetch.first_full_call = fetch.calls.size();
+  read(pages_of(full_space_, ComponentKind::full, fetch.pages.full, hashes));
+}
+
+// Pages whose tokens are here, in order; with components, all or none.
+std::size_t StorageTier::pages_arrived(const Fetch& fetch) const {
+  std::size_t arrived = 0;
+  bool whole = true;
+  for (std::size_t i = 0; i < fetch.calls.size() && whole; ++i) {
+    const std::size_t leading = fetch.calls[i].num_leading();
+    whole = leading == fetch.calls[i].size();
+    if (i >= fetch.first_full_call) arrived += leading;
+  }
+  const bool hybrid = window_space_ || state_space_;
+  return hybrid && arrived < fetch.num_pages ? 0 : arrived;
+}
+
+bool StorageTier::is_quiet(const Fetch& fetch) const {
+  return (!fetch.question || fetch.question->finished()) &&
+         std::all_of(fetch.calls.begin(), fetch.calls.end(),
+                     [](const StoreCall& c) { return c.finished(); });
+}
+
+bool StorageTier::may_end(const Fetch& fetch) const {
+  const PrefetchOptions& options = settings_.prefetch;
+  if (options.policy == PrefetchPolicy::best_effort || is_quiet(fetch)) return true;
+  if (options.policy == PrefetchPolicy::wait_complete) return false;
+  const double tokens = static_cast<double>(fetch.hashes.size() * index_.page_size());
+  const double limit = options.timeout_base + tokens / 1024 * options.timeout_per_ki_token;
+  return std::chrono::duration<double>(settings_.now() - fetch.started).count() > limit;
+}
+
+// ---- Moving on ---------------------------------------------------------------------------------
+
+// `value` is the least that any rank has reported of this phase.
+void StorageTier::advance(Fetch& fetch, std::int64_t value) {
+  switch (fetch.phase) {
+    case Phase::asking: {
+      if (value == 0) return;
+      fetch.num_pages = static_cast<std::size_t>(value - 1);
+      const std::size_t tokens = fetch.num_pages * index_.page_size();
+      host_.stats.prefetch_hit_tokens += tokens;
+      if (tokens < std::max<std::size_t>(settings_.prefetch.threshold, 1)) {
+        ++host_.stats.revoked_prefetches;
+        fetch.phase = Phase::ended;
+        return;
+      }
+      if (window_space_)
+        fetch.window_from = fetch.num_pages - std::min(fetch.num_pages, index_.window_pages());
+      fetch.has_room = reserve(fetch);
+      fetch.phase = Phase::reserved;
+      if (settings_.alone) advance(fetch, fetch.has_room ? 1 : 0);
+      return;
+    }
+    case Phase::reserved:
+      if (value == 0) {
+        ++host_.stats.revoked_prefetches;
+        fetch.phase = Phase::ended;
+        return;
+      }
+      start_reads(fetch);
+      fetch.phase = Phase::reading;
+      return;
+    case Phase::reading:
+      if (value != 0) fetch.phase = Phase::ready;
+      return;
+    case Phase::ready:
+    case Phase::ended:
+      return;
+  }
+}
+
+bool StorageTier::is_ready(PrefetchId id) const {
+  for (const Fetch& fetch : fetches_) {
+    if (fetch.id == id)
+      return fetch.phase == Phase::ready || fetch.phase == Phase::ended ||
+             settings_.prefetch.policy == PrefetchPolicy::best_effort;
+  }
+  return true;
+}
+
+void StorageTier::call_off(Fetch& fetch) {
+  if (fetch.question) fetch.question->cancel();
+  for (const StoreCall& call : fetch.calls) call.cancel();
+}
+
+std::size_t StorageTier::end(PrefetchId id, bool keep) {
+  for (Fetch& fetch : fetches_) {
+    if (fetch.id != id || fetch.phase == Phase::ended) continue;
+    call_off(fetch);
+    const std::size_t tokens = keep ? insert(fetch, pages_arrived(fetch)) : 0;
+    host_.stats.prefetched_tokens += tokens;
+    fetch.phase = Phase::ended;
+    return tokens;
+  }
+  return 0;
+}
+
+// ---- Into the tree -----------------------------------------------------------------------------
+
+// The tree may have got some of it meanwhile; those pages are not needed any more. Returns the
+// tokens that are new.
+std::size_t StorageTier::insert(Fetch& fetch, std::size_t num_pages) {
+  if (num_pages == 0) return 0;
+  if (fetch.anchor && index_.is_cut_off(index_.resolve(fetch.anchor))) return 0;
+  const std::size_t page_size = index_.page_size();
+  const std::size_t end = fetch.from + num_pages;
+  const std::size_t overlap = core_.options.bigram ? 1 : 0;
+  const Key key{std::span<const Token>(fetch.tokens).first(end * page_size + overlap), fetch.ns};
+  const RadixIndex::Cursor cursor = index_.descend(key, nullptr);
+  if (cursor.pages >= end) return 0;
+  NodeIndex node = cursor.node == kNoNode ? index_.root(fetch.ns) : index_.settle(cursor);
+  // Where windows begin, a node begins.
+  const std::size_t window_from = window_space_ ? fetch.from + fetch.window_from : cursor.pages;
+  const std::size_t first_window = std::max(window_from, cursor.pages);
+  if (first_window > cursor.pages) node = hang(fetch, node, cursor.pages, first_window);
+  node = hang(fetch, node, first_window, end);
+  index_.touch(node);
+  give(ComponentKind::full, fetch.pages.full, cursor.pages - fetch.from, num_pages);
+  if (window_space_)
+    give(ComponentKind::window, fetch.pages.window, first_window - window_from,
+         fetch.pages.window.size());
+  if (state_space_) give(ComponentKind::state, fetch.pages.state, 0, 1);
+  return (end - cursor.pages) * page_size;
+}
+
+// Pages [begin, end) of the key, which have arrived, below `parent`.
+NodeIndex StorageTier::hang(const Fetch& fetch, NodeIndex parent, std::size_t begin,
+                            std::size_t end) {
+  RadixIndex::HostSides sides{
+      .pages = std::span(fetch.pages.full).subspan(begin - fetch.from, end - begin)};
+  const bool is_last = end == fetch.from + fetch.num_pages;
+  if (window_space_ && is_last)
+    sides.window_pages =
+        std::span(fetch.pages.window).subspan(begin - fetch.from - fetch.window_from, end - begin);
+  if (state_space_ && is_last) sides.snapshot = fetch.pages.state[0];
+  const NodeIndex node =
+      index_.add_host_leaf(parent, fetch.tokens.data() + begin * index_.page_size(), sides);
+  core_.record_stored(Medium::host, node);
+  return node;
+}
+
+// pages[begin, end) are the tree's from now on.
+void StorageTier::give(ComponentKind kind, std::vector<HostPageId>& pages, std::size_t begin,
+                       std::size_t end) {
+  const auto first = pages.begin() + static_cast<std::ptrdiff_t>(begin);
+  const auto last = pages.begin() + static_cast<std::ptrdiff_t>(end);
+  host_.pools(kind).host->complete_write({first, last}, /*on_device=*/false);
+  pages.erase(first, last);
+}
+
+// Nobody touches its pages any more.
+void StorageTier::let_go(Fetch& fetch) {
+  const auto free = [&](ComponentKind kind, std::vector<HostPageId>& pages) {
+    if (pages.empty()) return;
+    host_.pools(kind).host->abort_write(pages);
+    host_.pools(kind).host->free(pages);
+    pages.clear();
+  };
+  free(ComponentKind::full, fetch.pages.full);
+  free(ComponentKind::window, fetch.pages.window);
+  free(ComponentKind::state, fetch.pages.state);
+  if (fetch.anchor) {
+    index_.unlock_host(index_.resolve(fetch.anchor), core_.released);
+    --num_host_locks_;
+  }
+  occupied_tokens_ -= fetch.occupied;
+}
+
+}  // namespace pando

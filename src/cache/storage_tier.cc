@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store's life beside a cache, and pages on their way into it. Fetching is in prefetch.cc.
+#include "cache/storage_tier.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace pando {
+namespace {
+
+std::size_t most_tokens(const PrefetchOptions& options, const TierPools& pools) {
+  if (options.max_tokens) return *options.max_tokens;
+  const std::size_t page_size = pools.device->geometry().page_size;
+  const std::size_t host = pools.host->num_pages() * page_size;
+  const std::size_t device = pools.device->num_pages() * page_size;
+  return host > device ? (host - device) / 5 * 4 : host / 2;
+}
+
+KeySpace space_of(const StoreScope& scope, const TierPools& pools, ComponentKind kind) {
+  return KeySpace(scope, pools.host->geometry(), pools.host->layout(), kind);
+}
+
+}  // namespace
+
+StorageTier::StorageTier(CacheCore& core, HostTier& host, std::unique_ptr<Store> store,
+                         Settings settings)
+    : core_(core),
+      index_(core.index),
+      host_(host),
+      settings_(std::move(settings)),
+      full_space_(space_of(settings_.scope, host.pools(ComponentKind::full), ComponentKind::full)),
+      max_tokens_(most_tokens(settings_.prefetch, host.pools(ComponentKind::full))),
+      store_(std::move(store)) {
+  if (core.options.window)
+    window_space_.emplace(
+        space_of(settings_.scope, host.pools(ComponentKind::window), ComponentKind::window));
+  if (core.options.state)
+    state_space_.emplace(
+        space_of(settings_.scope, host.pools(ComponentKind::state), ComponentKind::state));
+  if (!settings_.now) settings_.now = [] { return std::chrono::steady_clock::now(); };
+  index_.keep_hashes();
+  host_.on_backed_up = [this](NodeIndex node) { put(node); };
+}
+
+StorageTier::~StorageTier() {
+  host_.on_backed_up = nullptr;
+  abandon();
+}
+
+void StorageTier::abandon() {
+  for (Fetch& fetch : fetches_) call_off(fetch);
+  for (Put& put : puts_) {
+    for (const StoreCall& call : put.calls) call.cancel();
+  }
+  for (Put& put : puts_) {
+    for (const StoreCall& call : put.calls) (void)call.wait();
+    index_.unlock_host(index_.resolve(put.node), core_.released);
+    --num_host_locks_;
+  }
+  for (Fetch& fetch : fetches_) {
+    if (fetch.question) (void)fetch.question->wait();
+    for (const StoreCall& call : fetch.calls) (void)call.wait();
+    let_go(fetch);
+  }
+  puts_.clear();
+  fetches_.clear();
+}
+
+std::vector<StorePage> StorageTier::pages_of(const KeySpace& space, ComponentKind kind,
+                                             std::span<const HostPageId> pages,
+                                             std::span<const PageHash> hashes) const {
+  const HostPool& pool = *host_.pools(kind).host;
+  std::vector<StorePage> out;
+  out.reserve(pages.size());
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    StorePage& page = out.emplace_back(StorePage{.key = space.key(hashes[i])});
+    const std::vector<MemoryRegion> regions = *pool.page_regions(pages[i]);
+    for (const MemoryRegion& region : regions)
+      page.pieces.emplace_back(region.address, region.size_bytes);
+  }
+  return out;
+}
+
+// ---- Putting -----------------------------------------------------------------------------------
+
+void StorageTier::put(NodeIndex i) {
+  if (!full_space_.writes()) return;
+  const Node& node = index_.node(i);
+  const std::span hashes(index_.hashes(node), node.num_pages);
+  std::vector<StorePage> pages =
+      pages_of(full_space_, ComponentKind::full, index_.host_pages(node), hashes);
+  const auto append = [&pages](std::vector<StorePage> more) {
+    std::move(more.begin(), more.end(), std::back_inserter(pages));
+  };
+  if (index_.has_host_window(i))
+    append(pages_of(*window_space_, ComponentKind::window, index_.host_window_pages(node), hashes));
+  if (index_.has_host_snapshot(i)) {
+    const HostPageId snapshot = index_.host_snapshot(i);
+    append(pages_of(*state_space_, ComponentKind::state, {&snapshot, 1}, hashes.last(1)));
+  }
+  Put& put = puts_.emplace_back();
+  put.node = index_.id(i);
+  put.num_tokens = node.num_pages * index_.page_size();
+  for (std::size_t first = 0; first < pages.size(); first += kBatchPages) {
+    const auto begin = pages.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end =
+        pages.begin() + static_cast<std::ptrdiff_t>(std::min(first + kBatchPages, pages.size()));
+    put.waiting.emplace_back(std::move_iterator(begin), std::move_iterator(end));
+  }
+  std::reverse(put.waiting.begin(), put.waiting.end());
+  index_.lock_host(i);
+  ++num_host_locks_;
+  start_put(put);
+}
+
+// A queue without room is asked again at the next poll().
+void StorageTier::start_put(Put& put) {
+  while (!put.waiting.empty()) {
+    Result<StoreCall> call = store_->put(put.waiting.back());
+    if (!call.ok()) return;
+    put.calls.push_back(*call);
+    put.waiting.pop_back();
+  }
+}
+
+bool StorageTier::is_finished(const Put& put) const {
+  return put.waiting.empty() && std::all_of(put.calls.begin(), put.calls.end(),
+                                            [](const StoreCall& c) { return c.finished(); });
+}
+
+void StorageTier::finish_put(Put& put, PollResult& result) {
+  std::size_t failed = 0;
+  for (const StoreCall& call : put.calls) {
+    for (std::size_t i = 0; i < call.size(); ++i)
+      failed += call.outcome(i) == PageOutcome::done ? 0 : 1;
+  }
+  host_.stats.failed_puts += failed;
+  host_.stats.stored_tokens += failed == 0 ? put.num_tokens : 0;
+  ++(failed == 0 ? result.stored : result.failures);
+  index_.unlock_host(index_.resolve(put.node), core_.released);
+  --num_host_locks_;
+}
+
+// ---- Agreeing ----------------------------------------------------------------------------------
+
+void StorageTier::report(std::vector<std::int64_t>& values) {
+  for (Put& put : puts_) {
+    start_put(put);
+    values.push_back(is_finished(put) ? 1 : 0);
+  }
+  for (const Fetch& fetch : fetches_) {
+    switch (fetch.phase) {
+      case Phase::asking:
+        // Nobody has answered: 0. Else one more than the pages that could be had.
+        values.push_back(fetch.question->finished() ? 1 + static_cast<std::int64_t>(answer(fetch))
+                                                    : 0);
+        break;
+      case Phase::reserved:
+        values.push_back(fetch.has_room ? 1 : 0);
+        break;
+      case Phase::reading:
+        values.push_back(may_end(fetch) ? 1 : 0);
+        break;
+      case Phase::ready:
+        values.push_back(0);
+        break;
+      case Phase::ended:
+        values.push_back(is_quiet(fetch) ? 1 : 0);
+        break;
+    }
+  }
+}
+
+std::span<const std::int64_t> StorageTier::apply(std::span<const std::int64_t> values,
+                                                 PollResult& result) {
+  const std::size_t num_puts = puts_.size();
+  std::size_t done = 0;
+  while (done < num_puts && values[done] != 0) ++done;
+  for (std::size_t i = 0; i < done; ++i) finish_put(puts_[i], result);
+  puts_.erase(puts_.begin(), puts_.begin() + static_cast<std::ptrdiff_t>(done));
+  values = values.subspan(num_puts);
+
+  const std::size_t num_fetches = fetches_.size();
+  for (std::size_t i = 0; i < num_fetches; ++i) advance(fetches_[i], values[i]);
+  std::size_t i = 0;
+  std::erase_if(fetches_, [&](Fetch& fetch) {
+    const bool gone = fetch.phase == Phase::ended && values[i] != 0 && is_quiet(fetch);
+    ++i;
+    if (gone) let_go(fetch);
+    return gone;
+  });
+  return values.subspan(num_fetches);
+}
+
+HostTier::Reserved StorageTier::reserved() const {
+  HostTier::Reserved all;
+  const auto append = [](std::vector<HostPageId>& to, const std::vector<HostPageId>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  for (const Fetch& fetch : fetches_) {
+    append(all.full, fetch.pages.full);
+    append(all.window, fetch.pages.window);
+    append(all.state, fetch.pages.state);
+  }
+  return all;
+}
+
+}  // namespace pando

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// The storage tier at work: what has got a host copy is put into the store, and what the tree lacks
+// is fetched from there to the host while a request waits. Made when a store is attached.
+//
+// Invariant: a node whose pages are being put is held on the host; so is the node below which
+// fetched pages will hang. Host pages of a fetch are the fetch's, protected for writing, until they
+// are a node's or nobody touches them any more.
+//
+// Everything that depends on when I/O ends is decided in two steps: report() says what has
+// happened here, apply() acts on what is so everywhere.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/cache_core.h"
+#include "cache/host_tier.h"
+#include "pando/key_space.h"
+#include "pando/store.h"
+#include "pando/tiers.h"
+
+namespace pando {
+
+class StorageTier {
+ public:
+  struct Settings {
+    std::string backend;
+    StoreScope scope;
+    PrefetchOptions prefetch;
+    std::function<std::chrono::steady_clock::time_point()> now;
+    bool alone = true;  // no other rank has to agree
+  };
+  StorageTier(CacheCore& core, HostTier& host, std::unique_ptr<Store> store, Settings settings);
+  /// Calls off what is under way, waits until nobody touches a page, and releases everything.
+  ~StorageTier();
+
+  /// Calls off what is under way and waits; nothing is held then. The store stays.
+  void abandon();
+
+  const Settings& settings() const { return settings_; }
+  void set_prefetch_policy(PrefetchPolicy policy) { settings_.prefetch.policy = policy; }
+  Store& store() { return *store_; }
+
+  /// The node has just got its host copy.
+  void put(NodeIndex node);
+
+  Result<Prefetch> prefetch(const Key& key);
+  bool is_ready(PrefetchId id) const;
+  /// Ends a fetch, keeping what has arrived or nothing. Returns the tokens that the host has more.
+  std::size_t end(PrefetchId id, bool keep);
+
+  /// Appends one number for each thing under way: how far it is here.
+  void report(std::vector<std::int64_t>& values);
+  /// The same numbers, each the least of all ranks. Returns what was not used.
+  std::span<const std::int64_t> apply(std::span<const std::int64_t> values, PollResult& result);
+
+  bool idle() const { return puts_.empty() && fetches_.empty(); }
+  std::size_t num_host_locks() const { return num_host_locks_; }
+  HostTier::Reserved reserved() const;
+
+ private:
+  struct Put {
+    NodeId node = {};
+    std::size_t num_tokens = 0;
+    std::vector<std::vector<StorePage>> waiting;  // batches that the queue had no room for
+    std::vector<StoreCall> calls;
+  };
+  /// asking: is it there. reserved: host pages are taken. reading. ready: the policy lets the
+  /// request go. ended: given up or put into the tree, but calls may still touch its pages.
+  enum class Phase { asking, reserved, reading, ready, ended };
+  struct Fetch {
+    PrefetchId id = {};
+    Phase phase = Phase::asking;
+    std::string ns;
+    std::vector<Token> tokens;     // of the whole key
+    std::vector<PageHash> hashes;  // of pages [from, from + hashes.size())
+    NodeId anchor = {};            // ends at page `from`; nothing at the start
+    std::size_t from = 0;
+    std::size_t num_pages = 0;    // to fetch
+    std::size_t window_from = 0;  // of these, the first whose window is fetched too
+    std::size_t occupied = 0;     // tokens that count against the limit
+    std::chrono::steady_clock::time_point started = {};
+    std::optional<StoreCall> question;
+    bool has_room = false;
+    HostTier::Reserved pages;
+    std::vector<StoreCall> calls;  // windows and snapshot first, then tokens in order
+    std::size_t first_full_call = 0;
+  };
+
+  static constexpr std::size_t kBatchPages = 128;
+
+  std::vector<StorePage> pages_of(const KeySpace& space, ComponentKind kind,
+                                  std::span<const HostPageId> pages,
+                                  std::span<const PageHash> hashes) const;
+  void start_put(Put& put);
+  bool is_finished(const Put& put) const;
+  void finish_put(Put& put, PollResult& result);
+
+  bool ask(Fetch& fetch);
+  std::size_t answer(const Fetch& fetch) const;
+  std::size_t unbroken_window(NodeIndex node) const;
+  bool reserve(Fetch& fetch);
+  void start_reads(Fetch& fetch);
+  std::size_t pages_arrived(const Fetch& fetch) const;
+  bool may_end(const Fetch& fetch) const;
+  bool is_quiet(const Fetch& fetch) const;
+  std::size_t insert(Fetch& fetch, std::size_t num_pages);
+  NodeIndex hang(const Fetch& fetch, NodeIndex parent, std::size_t begin, std::size_t end);
+  void give(ComponentKind kind, std::vector<HostPageId>& pages, std::size_t begin, std::size_t end);
+  void let_go(Fetch& fetch);
+  void call_off(Fetch& fetch);
+  void advance(Fetch& fetch, std::int64_t value);
+
+  CacheCore& core_;
+  RadixIndex& index_;
+  HostTier& host_;
+  Settings settings_;
+  const KeySpace full_space_;
+  std::optional<KeySpace> window_space_, state_space_;
+  std::size_t max_tokens_;
+  std::size_t occupied_tokens_ = 0;
+  std::deque<Put> puts_;
+  std::deque<Fetch> fetches_;
+  std::uint64_t last_id_ = 0;
+  std::size_t num_host_locks_ = 0;
+  std::unique_ptr<Store> store_;  // goes first: then no thread touches a page
+};
+
+}  // namespace pando
