@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operations on a cache with a host tier, over every combination of components and write
-// policies, with a copier that ends, fails and refuses when told. The reference is in the bytes:
-// every row that a match or a load gives says for which prefix it was computed. After each step the
-// cache proves itself, and every slot and host page has one owner. And with a host that is large
-// enough, nothing that was inserted is ever lost.
+// Random operations on a cache with a host tier and a store, over every combination of components
+// and write policies, with a copier that ends, fails and refuses when told, and a store that fails,
+// lies and dawdles. The reference is in the bytes: every row that a match or a load gives says for
+// which prefix it was computed. After each step the cache proves itself, and every slot and host
+// page has one owner.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include <cstdlib>
 #include <iostream>
 
+#include "pando/config.h"
+#include "pando/store_backends.h"
 #include "support/step_copier.h"
 #include "support/tier_fixture.h"
 
@@ -20,6 +22,7 @@ struct Case {
   std::string name;
   TierSetup setup;
   bool faults = false;
+  bool store = false;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -46,7 +49,7 @@ std::vector<Case> all_cases() {
           setup.policy = policies[turn % std::size(policies)];
           cases.push_back({std::string(to_string(write)) + (window ? "_window" : "") +
                                (state ? "_state" : "") + (faults ? "_faults" : ""),
-                           setup, faults});
+                           setup, faults, turn % 2 == 1 || turn % 5 == 0});
           ++turn;
         }
   return cases;
@@ -54,8 +57,14 @@ std::vector<Case> all_cases() {
 
 class TierModel {
  public:
-  TierModel(TierSetup setup, bool faults)
-      : faults_(faults), bigram_(setup.cache.bigram), cache_(with_copier(setup)) {}
+  explicit TierModel(const Case& c)
+      : faults_(c.faults), bigram_(c.setup.cache.bigram), cache_(with_copier(c.setup)) {
+    if (!c.store) return;
+    StorageOptions options;
+    options.backend = faults_ ? "faulty_memory" : "memory";
+    options.options = R"({"prefetch_threshold": 1})";
+    cache_->attach_storage(options).value();
+  }
 
   ~TierModel() {
     held_.clear();
@@ -63,7 +72,7 @@ class TierModel {
   }
 
   void step(std::uint8_t op, std::uint8_t a, std::uint8_t b) {
-    switch (op % 12) {
+    switch (op % 14) {
       case 0:
       case 1:
       case 2:
@@ -97,6 +106,22 @@ class TierModel {
         if (faults_ && b % 5 == 0) copier_.refuse(1);
         if (!held_.empty()) held_.erase(held_.begin() + a % static_cast<int>(held_.size()));
         break;
+      case 12: {
+        const Tokens key = key_of(a, b);
+        if (const Prefetch p = *cache_->prefetch({key, ns_of(a)}); p.id) fetches_.push_back(p.id);
+        break;
+      }
+      case 13:
+        if (fetches_.empty()) break;
+        // Some wait for the store a while, some end at once.
+        for (int i = 0; i < b % 4 * 50 && !cache_->poll().idle; ++i) std::this_thread::yield();
+        if (a % 4 == 0) {
+          cache_->abort_prefetch(fetches_.front());
+        } else {
+          (void)cache_->end_prefetch(fetches_.front());
+        }
+        fetches_.erase(fetches_.begin());
+        break;
     }
     // A write-back waits for its copies inside evict().
     const ::testing::AssertionResult closes = cache_.closes();
@@ -106,9 +131,10 @@ class TierModel {
 
   void finish() {
     held_.clear();
+    for (const PrefetchId id : fetches_) (void)cache_->end_prefetch(id);
     copier_.run_all();
-    poll();
-    RC_ASSERT(cache_->poll().idle);
+    while (!cache_->poll().idle) std::this_thread::yield();
+    open_gates();
     RC_ASSERT(cache_->sizes().protected_tokens == 0u);
     RC_ASSERT(cache_->reset().ok());
     RC_ASSERT(cache_.full.host->count(PageState::idle) == cache_.full.host->num_pages());
@@ -231,6 +257,7 @@ class TierModel {
   StepCopier copier_;
   TieredCache cache_;
   std::vector<Lease> held_;
+  std::vector<PrefetchId> fetches_;
 };
 
 class TierModelTest : public ::testing::TestWithParam<Case> {};
@@ -248,7 +275,7 @@ TEST_P(TierModelTest, EveryRowIsItsPrefixsAndEveryPageHasOneOwner) {
       const auto ops = *rc::gen::container<std::vector<std::uint64_t>>(
           rc::gen::resize(rc::kNominalSize, rc::gen::arbitrary<std::uint64_t>()));
       done += ops.size();
-      TierModel model(GetParam().setup, GetParam().faults);
+      TierModel model(GetParam());
       for (const std::uint64_t op : ops)
         model.step(static_cast<std::uint8_t>(op >> 56), static_cast<std::uint8_t>(op),
                    static_cast<std::uint8_t>(op >> 8));
@@ -257,6 +284,17 @@ TEST_P(TierModelTest, EveryRowIsItsPrefixsAndEveryPageHasOneOwner) {
     ASSERT_TRUE(ok);
   }
 }
+
+const bool kRegistered =
+    register_store("faulty_memory", [](const Config&) -> Result<std::unique_ptr<StoreBackend>> {
+      return make_faulty_store(*make_memory_store(), {.seed = 1,
+                                                      .error = 0.05,
+                                                      .short_read = 0.05,
+                                                      .flipped_bit = 0.05,
+                                                      .stale = 0.05,
+                                                      .delay = 0.02,
+                                                      .max_delay = std::chrono::milliseconds(1)});
+    }).ok();
 
 INSTANTIATE_TEST_SUITE_P(Tiers, TierModelTest, ::testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.name; });
