@@ -31,6 +31,7 @@ function(pando_add_stores target)
     src/store/config.cc
     src/store/faulty_store.cc
     src/store/file_store_config.cc
+    src/store/import_sglang.cc
     src/store/key_space.cc
     src/store/memory_store.cc
     src/store/option_reader.cc
@@ -38,8 +39,7 @@ function(pando_add_stores target)
     src/store/redis_store_config.cc
     src/store/registry.cc
     src/store/store.cc
-    src/store/store_batch.cc
-    src/store/tmp_file_store.cc)
+    src/store/store_batch.cc)
   if(PANDO_CONFIG_FILES)
     target_sources(${target} PRIVATE
       src/store/config_json.cc
@@ -50,7 +50,29 @@ function(pando_add_stores target)
   else()
     target_sources(${target} PRIVATE src/store/no_config_files.cc)
   endif()
+  pando_add_file_store(${target})
   pando_add_redis(${target})
+endfunction()
+
+function(pando_add_file_store target)
+  target_sources(${target} PRIVATE
+    src/store/file/file_index.cc
+    src/store/file/file_reads.cc
+    src/store/file/file_scan.cc
+    src/store/file/file_store.cc
+    src/store/file/file_writes.cc
+    src/store/file/lane.cc
+    src/store/file/packed_key.cc
+    src/store/file/page_file.cc
+    src/store/file/page_files.cc
+    src/store/file/plain_io.cc
+    src/store/file/store_directory.cc)
+  if(PANDO_IO_URING)
+    target_sources(${target} PRIVATE src/store/file/uring_io.cc)
+    target_link_libraries(${target} PRIVATE uring)
+  else()
+    target_sources(${target} PRIVATE src/store/file/no_uring.cc)
+  endif()
 endfunction()
 
 function(pando_add_redis target)

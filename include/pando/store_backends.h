@@ -26,6 +26,7 @@ Result<std::unique_ptr<StoreBackend>> make_memory_store(const MemoryStoreOptions
 /// format of its files.
 struct FileStoreOptions {
   std::string directory;  ///< made if need be; one process at a time
+  /// Of the files: a page takes a header of 4 KiB and is rounded up to as much.
   std::uint64_t capacity_bytes = std::uint64_t{64} << 30;
   /// Left free on the file system, whoever else writes to it: old pages go first.
   std::uint64_t min_free_bytes = std::uint64_t{1} << 30;

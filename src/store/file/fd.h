@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file descriptor that closes itself, and errno in words.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace pando {
+
+class Fd {
+ public:
+  Fd() = default;
+  /// Follow with error() where it may fail.
+  static Fd open(const std::string& path, int flags, mode_t mode = 0) {
+    Fd fd;
+    do fd.fd_ = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+    while (fd.fd_ < 0 && errno == EINTR);
+    if (fd.fd_ < 0) fd.error_ = errno;
+    return fd;
+  }
+  Fd(Fd&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), error_(std::exchange(other.error_, EBADF)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    std::swap(error_, other.error_);
+    return *this;
+  }
+  ~Fd() { close(); }
+
+  bool ok() const { return fd_ >= 0; }
+  /// errno of open(); only when !ok().
+  int error() const { return error_; }
+  int get() const { return fd_; }
+  void close() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+
+ private:
+  int fd_ = -1;
+  int error_ = EBADF;
+};
+
+/// No room for more: blocks, inodes, or what a quota allows.
+inline bool is_full(int error) { return error == ENOSPC || error == EDQUOT; }
+
+inline std::string errno_text(int error) { return std::generic_category().message(error); }
+
+}  // namespace pando

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// FileStore::get. A page is opened, read in one request with its header, and checked while others
+// are on their way. What is not as it was written is set aside.
+#include "base/check.h"
+#include "store/file/file_store.h"
+
+namespace pando {
+namespace {
+
+class Reader {
+ public:
+  Reader(PageFiles& files, const IoMode& mode, StoreBatch& batch, Lane& lane)
+      : files_(files), mode_(mode), batch_(batch), lane_(lane) {}
+
+  void start(std::size_t i) {
+    const StorePage& page = batch_.page(i);
+    if (Status valid = check_key(page.key); !valid) return batch_.failed(i, valid.error().message);
+    const auto found = files_.index().touch(page.key, PageFiles::now_seconds());
+    if (!found) return batch_.missing(i);
+    if (found->size_bytes != page.size_bytes()) return damaged(i);
+    PageTransfer& transfer = lane_.take();
+    transfer.page = i;
+    transfer.restamp = found->restamp;
+    if (open(transfer)) {
+      lane_.submit(transfer, false);
+    } else {
+      lane_.give_back(transfer);
+    }
+  }
+
+  void finish(const Lane::Done& done) {
+    PageTransfer& transfer = done.transfer;
+    check(transfer, done);
+    if (transfer.restamp) files_.stamp(transfer.file);
+    lane_.give_back(transfer);
+  }
+
+ private:
+  bool open(PageTransfer& transfer) {
+    const StorePage& page = batch_.page(transfer.page);
+    const std::string path = files_.directory().path_of(page.key);
+    transfer.file = Fd::open(path, O_RDONLY | O_NOFOLLOW | mode_.open_flags());
+    if (!transfer.file.ok()) {
+      const int why = transfer.file.error();
+      if (why == ENOENT || why == ENOTDIR) {  // evicted just now, or behind our back
+        files_.forget_if_gone(page.key);
+        batch_.missing(transfer.page);
+      } else {
+        batch_.failed(transfer.page, fmt::format("cannot open {}: {}", path, errno_text(why)));
+      }
+      return false;
+    }
+    const Status aimed = transfer.aim(page, mode_);
+    if (!aimed) batch_.failed(transfer.page, aimed.error().message);
+    return aimed.ok();
+  }
+
+  void check(PageTransfer& transfer, const Lane::Done& done) {
+    const std::size_t i = transfer.page;
+    const StorePage& page = batch_.page(i);
+    if (done.error != 0)
+      return batch_.failed(i,
+                           fmt::format("cannot read {}: {}", files_.directory().path_of(page.key),
+                                       errno_text(done.error)));
+    if (done.size_bytes != file_bytes(page.size_bytes())) return damaged(i);
+    const Result<PageHeader> header = decode(transfer.header());
+    if (!header || header->key != page.key) return damaged(i);
+    transfer.scatter(page);
+    if (!batch_.arrived(i, header->tag)) files_.set_aside_damaged(page.key);
+  }
+
+  void damaged(std::size_t i) {
+    files_.set_aside_damaged(batch_.page(i).key);
+    batch_.damaged(i);
+  }
+
+  PageFiles& files_;
+  const IoMode& mode_;
+  StoreBatch& batch_;
+  Lane& lane_;
+};
+
+}  // namespace
+
+void FileStore::get(StoreBatch& batch) {
+  const LanePool::Lease lane = lanes_.take();
+  Reader reader(*files_, lanes_.mode(), batch, *lane);
+  run_batch(
+      batch, *lane, [&](std::size_t i) { reader.start(i); },
+      [&](const Lane::Done& done) { reader.finish(done); });
+}
+
+}  // namespace pando

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// FileStore::put. A page is hashed while those before it are on their way, written to a temporary
+// file in one request, and renamed when it is whole: a process that is killed leaves nothing but
+// temporaries. A page that is there already is kept.
+//
+// With `sync` the bytes are on the disk before the rename, and the directories before the page is
+// reported; directories are synced once for several pages, because each time costs the file system
+// a commit.
+#include <set>
+#include <vector>
+
+#include "base/check.h"
+#include "store/file/file_store.h"
+
+namespace pando {
+namespace {
+
+class Writer {
+ public:
+  Writer(PageFiles& files, const IoMode& mode, bool sync, StoreBatch& batch, Lane& lane)
+      : files_(files), mode_(mode), sync_(sync), batch_(batch), lane_(lane) {}
+
+  void start(std::size_t i) {
+    const StorePage& page = batch_.page(i);
+    if (Status valid = check_key(page.key); !valid) return failed(i, valid);
+    if (const auto found = files_.index().touch(page.key, PageFiles::now_seconds())) {
+      if (found->restamp) files_.stamp(Fd::open(files_.directory().path_of(page.key), O_RDONLY));
+      return batch_.done(i);
+    }
+    if (Status room = files_.reserve(page.size_bytes()); !room) return failed(i, room);
+    PageTransfer& transfer = lane_.take();
+    transfer.page = i;
+    Status begun = transfer.aim(page, mode_);
+    if (begun) begun = open(transfer);
+    if (!begun) return give_up(transfer, begun);
+    transfer.gather(page);
+    encode(page.key, batch_.tag(i), transfer.header());
+    lane_.submit(transfer, true);
+  }
+
+  void finish(const Lane::Done& done) {
+    PageTransfer& transfer = done.transfer;
+    const StorePage& page = batch_.page(transfer.page);
+    if (is_full(done.error) && !transfer.retried) {
+      discard(transfer);
+      if (const Status opened = reopen(transfer); !opened) return give_up(transfer, opened);
+      return lane_.submit(transfer, true);
+    }
+    if (done.error != 0)
+      return give_up(transfer, make_error(ErrorCode::io_error, "cannot write {}: {}",
+                                          transfer.temporary, errno_text(done.error)));
+    files_.stamp(transfer.file);
+    if (const Status committed = files_.commit(transfer.temporary, page.key, page.size_bytes());
+        !committed)
+      return give_up(transfer, committed);
+    const std::size_t i = transfer.page;
+    lane_.give_back(transfer);
+    if (!sync_) return batch_.done(i);
+    unsynced_.push_back(i);
+    if (unsynced_.size() >= mode_.depth) sync_directories();
+  }
+
+  void sync_directories() {
+    if (unsynced_.empty()) return;
+    std::set<std::string> directories = {files_.directory().root()};
+    for (const std::size_t i : unsynced_)
+      directories.insert(files_.directory().subdirectory(directory_of(batch_.page(i).key)));
+    Status synced;
+    for (const std::string& path : directories) {
+      const Fd directory = Fd::open(path, O_RDONLY | O_DIRECTORY);
+      if (!directory.ok() || ::fsync(directory.get()) != 0)
+        synced = make_error(ErrorCode::io_error, "cannot sync {}: {}", path,
+                            errno_text(directory.ok() ? errno : directory.error()));
+    }
+    for (const std::size_t i : unsynced_) {
+      if (synced) {
+        batch_.done(i);
+      } else {
+        failed(i, synced);
+      }
+    }
+    unsynced_.clear();
+  }
+
+ private:
+  void failed(std::size_t i, const Status& why) { batch_.failed(i, why.error().message); }
+
+  /// A temporary file with room for the page. Where the disk is full all the same, or a quota or
+  /// the inodes are used up, once more after some old pages have gone.
+  Status open(PageTransfer& transfer) {
+    Result<Fd> file = files_.create(transfer.temporary, mode_.open_flags() | (sync_ ? O_DSYNC : 0));
+    if (file) {
+      transfer.file = std::move(*file);
+      // In one go, so that the write need not extend the file: kernels do that one at a time, and
+      // wait for it. Where it is not to be had the write does it.
+      const std::uint64_t size_bytes = file_bytes(batch_.page(transfer.page).size_bytes());
+      if (::fallocate(transfer.file.get(), 0, 0, static_cast<off_t>(size_bytes)) == 0 ||
+          !is_full(errno))
+        return {};
+      const int why = errno;
+      discard(transfer);
+      file = make_error(ErrorCode::out_of_capacity, "no room for {} bytes in {}: {}", size_bytes,
+                        files_.directory().root(), errno_text(why));
+    }
+    if (file.error().code != ErrorCode::out_of_capacity || transfer.retried) return file.error();
+    return reopen(transfer);
+  }
+
+  Status reopen(PageTransfer& transfer) {
+    transfer.retried = true;
+    const std::uint64_t page_bytes = batch_.page(transfer.page).size_bytes();
+    if (Status room = files_.make_more_room(page_bytes); !room) return room;
+    return open(transfer);
+  }
+
+  void discard(PageTransfer& transfer) {
+    if (!transfer.file.ok()) return;
+    transfer.file.close();
+    ::unlink(transfer.temporary.c_str());
+  }
+
+  void give_up(PageTransfer& transfer, const Status& why) {
+    discard(transfer);
+    files_.unreserve(batch_.page(transfer.page).size_bytes());
+    failed(transfer.page, why);
+    lane_.give_back(transfer);
+  }
+
+  PageFiles& files_;
+  const IoMode& mode_;
+  const bool sync_;
+  StoreBatch& batch_;
+  Lane& lane_;
+  std::vector<std::size_t> unsynced_;  // renamed, but not reported yet
+};
+
+}  // namespace
+
+void FileStore::put(StoreBatch& batch) {
+  const LanePool::Lease lane = lanes_.take();
+  Writer writer(*files_, lanes_.mode(), sync_, batch, *lane);
+  run_batch(
+      batch, *lane, [&](std::size_t i) { writer.start(i); },
+      [&](const Lane::Done& done) { writer.finish(done); });
+  writer.sync_directories();
+}
+
+}  // namespace pando

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one call of a file store works with: a FileIo, and for each page under way the memory of its
+// header, padding and, where the page's own memory is not aligned for direct I/O, of all its bytes.
+// Lanes are kept for the next call; a call has one to itself, so that calls do not wait for each
+// other. Reader and Writer (file_reads.cc, file_writes.cc) are above it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "pando/store.h"
+#include "store/file/fd.h"
+#include "store/file/file_io.h"
+#include "store/file/page_file.h"
+
+namespace pando {
+
+/// How a store does its I/O, as found when it was opened.
+struct IoMode {
+  bool uring = false;
+  /// What memory must be aligned to, past the page cache; nothing: through it.
+  std::optional<std::size_t> direct_alignment = {};
+  std::size_t depth = 1;
+
+  int open_flags() const { return direct_alignment ? O_DIRECT : 0; }
+};
+
+/// Memory in whole blocks, aligned to them; it grows and does not shrink.
+class BlockBuffer {
+ public:
+  /// Empty: there is no memory.
+  std::span<std::byte> resize(std::size_t size_bytes);
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte[], Free> memory_;
+  std::size_t size_bytes_ = 0;
+};
+
+/// One page under way.
+class PageTransfer {
+ public:
+  explicit PageTransfer(std::size_t number) : number_(number) {}
+
+  /// The file's bytes are the header, those of the page, and padding. out_of_capacity: no memory.
+  Status aim(const StorePage& page, const IoMode& mode);
+  Block header() { return Block(header_.data(), kBlockBytes); }
+  std::span<const iovec> pieces() const { return pieces_; }
+  /// Before a write: the page's bytes to where they are written from.
+  void gather(const StorePage& page);
+  /// After a read.
+  void scatter(const StorePage& page);
+
+  std::size_t number() const { return number_; }
+
+  // The caller's.
+  std::size_t page = 0;  ///< of the batch
+  Fd file;
+  std::string temporary;  ///< of a write
+  bool restamp = false;   ///< of a read
+  bool retried = false;
+
+ private:
+  const std::size_t number_;
+  BlockBuffer own_;  // header, padding, and the page where it is not aligned
+  std::span<std::byte> header_;
+  std::span<std::byte> bounce_;  // empty: straight from and to the page
+  std::vector<iovec> pieces_;
+};
+
+class Lane {
+ public:
+  explicit Lane(const IoMode& mode);
+
+  std::size_t depth() const { return io_->depth(); }
+  std::size_t under_way() const { return under_way_; }
+  PageTransfer& take();
+  void give_back(PageTransfer& transfer);
+  void submit(PageTransfer& transfer, bool write);
+  struct Done {
+    PageTransfer& transfer;
+    int error;               ///< errno; 0: none
+    std::size_t size_bytes;  ///< of the file
+  };
+  Done wait();
+
+ private:
+  std::unique_ptr<FileIo> io_;
+  std::vector<std::unique_ptr<PageTransfer>> transfers_;
+  std::vector<PageTransfer*> free_;
+  std::size_t under_way_ = 0;
+};
+
+class LanePool {
+ public:
+  explicit LanePool(const IoMode& mode) : mode_(mode) {}
+
+  struct GiveBack {
+    LanePool* pool;
+    void operator()(Lane* lane) const;
+  };
+  using Lease = std::unique_ptr<Lane, GiveBack>;
+  Lease take();
+  const IoMode& mode() const { return mode_; }
+
+ private:
+  const IoMode mode_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Lane>> idle_;
+};
+
+/// Works through a batch: start(i) for each page in order, as long as no more than the lane's depth
+/// are under way and the batch is not stopped; finish(done) for each that comes back, after others
+/// have been started, so that the device has work meanwhile.
+template <typename Start, typename Finish>
+void run_batch(const StoreBatch& batch, Lane& lane, Start&& start, Finish&& finish) {
+  std::size_t next = 0;
+  const auto fill = [&] {
+    while (next < batch.size() && lane.under_way() < lane.depth() && !batch.stopped())
+      start(next++);
+  };
+  fill();
+  while (lane.under_way() > 0) {
+    const Lane::Done done = lane.wait();
+    fill();
+    finish(done);
+  }
+}
+
+}  // namespace pando

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file store in a directory of its own, and a look at the files behind its back.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "pando/store_backends.h"
+#include "store/file/file_store.h"
+#include "support/store_pages.h"
+#include "support/temp_directory.h"
+
+namespace pando::testing {
+
+namespace fs = std::filesystem;
+
+inline std::unique_ptr<StoreBackend> open_store(const FileStoreOptions& options) {
+  auto store = make_file_store(options);
+  if (!store) throw std::runtime_error(store.error().message);
+  return std::move(*store);
+}
+
+inline std::string path_of(const std::string& directory, const std::string& key) {
+  return fmt::format("{}/{:02x}/{}", directory, directory_of(key), key);
+}
+
+/// XORs one byte.
+inline void damage(const std::string& path, std::uint64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(at));
+  const char byte = static_cast<char>(file.get() ^ 0x10);
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(byte);
+}
+
+inline std::size_t num_entries(const std::string& directory) {
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(directory), fs::directory_iterator()));
+}
+
+/// Room for so many pages of 8192 bytes.
+inline std::uint64_t capacity_for(std::size_t num_pages) { return num_pages * file_bytes(8192); }
+
+class FileStoreTest : public ::testing::Test {
+ protected:
+  FileStoreTest() {
+    options_.directory = temp_ / "store";
+    options_.min_free_bytes = 0;
+  }
+  void open() { store_ = open_store(options_); }
+  void reopen() {
+    store_.reset();
+    open();
+  }
+  std::string file(const std::string& key) const { return path_of(options_.directory, key); }
+  std::size_t num_set_aside() const { return num_entries(options_.directory + "/set_aside"); }
+  BackendStats stats() const { return store_->stats(); }
+  Status check_index() const {
+    return static_cast<const FileStore&>(*store_).files().index().check();
+  }
+
+  TempDirectory temp_;
+  FileStoreOptions options_;
+  std::unique_ptr<StoreBackend> store_;
+};
+
+}  // namespace pando::testing
