@@ -4,7 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 SOURCES = $(shell git ls-files '*.cc' '*.h' '*.cu')
 
-.PHONY: help run test release bench bench-smoke gpu-test gpu-bench format format-check lint asan tsan fuzz consume clean
+.PHONY: help run test release bench bench-smoke bench-store test-slow gpu-test gpu-bench format format-check lint asan tsan fuzz consume clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -16,8 +16,11 @@ run: release  ## build, then replay a generated chat workload through the cache
 release: deps-build configure-release  ## build everything; the command is build/release/pando
 	cmake --build --preset release -j $(JOBS)
 
-test: release  ## build and run every test
+test: release  ## build and run every test but the slow ones
 	ctest --preset release -j $(JOBS)
+
+test-slow: release  ## the tests that take minutes: a store's process killed 200 times
+	ctest --test-dir build/release -L slow --output-on-failure
 
 bench: release  ## run the benchmarks; JSON goes to build/release/bench.json
 	build/release/pando-bench --benchmark_out=build/release/bench.json --benchmark_out_format=json
@@ -25,6 +28,10 @@ bench: release  ## run the benchmarks; JSON goes to build/release/bench.json
 
 bench-smoke: release  ## run each benchmark once, to see that it works
 	build/release/pando-bench --benchmark_min_time=0 >/dev/null
+
+bench-store: release  ## run the benchmarks of stores in PANDO_BENCH_DIR (default /tmp, 16 GiB); JSON goes to build/release/bench-store.json
+	build/release/pando-store-bench --benchmark_out=build/release/bench-store.json --benchmark_out_format=json
+	scripts/bench-bars.py --store build/release/bench-store.json
 
 gpu-test: release  ## on a machine with a GPU: its tests, then the same under compute-sanitizer
 	build/release/tests/gpu_test --gtest_brief=1

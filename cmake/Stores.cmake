@@ -66,6 +66,7 @@ function(pando_add_file_store target)
     src/store/file/page_file.cc
     src/store/file/page_files.cc
     src/store/file/plain_io.cc
+    src/store/file/spare_files.cc
     src/store/file/store_directory.cc)
   if(PANDO_IO_URING)
     target_sources(${target} PRIVATE src/store/file/uring_io.cc)

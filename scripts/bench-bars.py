@@ -4,6 +4,7 @@
 
     scripts/bench-bars.py build/release/bench.json
     scripts/bench-bars.py --gpu build/release/bench-gpu.json
+    scripts/bench-bars.py --store build/release/bench-store.json
 
 Figures move with the machine's load, so a missed bar is shown, not an error; a bar whose benchmark
 is missing is.
@@ -66,10 +67,19 @@ GPU_BARS += [
 ]
 GPU_BARS += [(f"GpuMove/page:{page}/", "of_contiguous", ">=", 0.85) for page in (1, 64)]
 
+STORE_BARS = [
+    (f"{call}/size:{size}MiB/", "of_fio", ">=", 0.85)
+    for call in ("FileRead", "FileWrite")
+    for size in (1, 4)
+]
+STORE_BARS += [(f"FileReplace/size:{size}MiB/", "of_fio", ">=", None) for size in (1, 4)]
+STORE_BARS += [("FileOpen/pages:100000/", "open_s", "<=", 5)]
+
 
 def main() -> int:
-    args = [a for a in sys.argv[1:] if a != "--gpu"]
-    bars = GPU_BARS if "--gpu" in sys.argv else BARS
+    sets = {"--gpu": GPU_BARS, "--store": STORE_BARS}
+    args = [a for a in sys.argv[1:] if a not in sets]
+    bars = next((sets[a] for a in sys.argv[1:] if a in sets), BARS)
     with open(args[0], encoding="utf-8") as file:
         found = {re.sub("/iterations:.*", "/", b["name"]): b for b in json.load(file)["benchmarks"]}
     missing = 0

@@ -173,14 +173,9 @@ TEST_F(FileStoreTest, DirectIoIsUsedWhereItIsSupported) {
 TEST_F(FileStoreTest, APageThatIsThereIsKept) {
   open();
   ASSERT_TRUE(put_pages(*store_, {test_key(1)}).all(PageOutcome::done));
-  const auto inode = [&] {
-    struct stat info;
-    EXPECT_EQ(::stat(file(test_key(1)).c_str(), &info), 0);
-    return info.st_ino;
-  };
-  const auto before = inode();
+  const auto before = inode_of(test_key(1));
   ASSERT_TRUE(put_pages(*store_, {test_key(1), test_key(1)}).all(PageOutcome::done));
-  EXPECT_EQ(inode(), before);
+  EXPECT_EQ(inode_of(test_key(1)), before);
   EXPECT_EQ(stats().num_pages, 1u);
 }
 
@@ -233,6 +228,39 @@ TEST_F(FileStoreTest, LeastRecentlyUsedPagesGoFirst) {
   EXPECT_TRUE(pages_exist(*store_, test_keys(4, 2)).all(PageOutcome::done));
   EXPECT_EQ(stats().evicted_pages, 2u);
   EXPECT_EQ(stats().size_bytes, capacity_for(4));
+}
+
+TEST_F(FileStoreTest, AFullStoreWritesOverTheFilesOfEvictedPages) {
+  options_.capacity_bytes = capacity_for(2);
+  open();
+  ASSERT_TRUE(put_pages(*store_, test_keys(0, 2)).all(PageOutcome::done));
+  const auto first = inode_of(test_key(0));
+  fs::create_hard_link(file(test_key(1)), temp_ / "kept");  // somebody holds on to this one
+  const auto second = inode_of(test_key(1));
+  ASSERT_TRUE(put_pages(*store_, {test_key(2)}).all(PageOutcome::done));
+  EXPECT_EQ(inode_of(test_key(2)), first);
+  ASSERT_TRUE(put_pages(*store_, {test_key(3)}).all(PageOutcome::done));
+  EXPECT_NE(inode_of(test_key(3)), second);
+  EXPECT_TRUE(get_pages(*store_, test_keys(2, 2)).bytes_right);
+  std::ifstream kept(temp_ / "kept", std::ios::binary);
+  kept.seekg(kBlockBytes);
+  std::vector<std::byte> bytes(8192);
+  kept.read(reinterpret_cast<char*>(bytes.data()), 8192);
+  EXPECT_EQ(bytes, test_bytes(test_key(1), 8192));
+}
+
+TEST_F(FileStoreTest, PagesOfOtherSizesTakeFilesOfTheirOwn) {
+  options_.capacity_bytes = 20 * kBlockBytes;
+  open();
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    const Shape shape{4096 * (1 + i % 5) - i % 3};
+    ASSERT_TRUE(put_pages(*store_, {test_key(i)}, shape).all(PageOutcome::done));
+    ASSERT_TRUE(get_pages(*store_, {test_key(i)}, shape).bytes_right);
+    ASSERT_LE(num_entries(options_.directory + "/tmp"), 16u);
+  }
+  reopen();
+  EXPECT_EQ(stats().damaged_pages, 0u);
+  EXPECT_EQ(num_entries(options_.directory + "/tmp"), 0u);
 }
 
 TEST_F(FileStoreTest, APageLargerThanTheCapacityFailsAndTakesNothingAway) {

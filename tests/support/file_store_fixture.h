@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -58,6 +59,11 @@ class FileStoreTest : public ::testing::Test {
     open();
   }
   std::string file(const std::string& key) const { return path_of(options_.directory, key); }
+  ino_t inode_of(const std::string& key) const {
+    struct stat info;
+    EXPECT_EQ(::stat(file(key).c_str(), &info), 0);
+    return info.st_ino;
+  }
   std::size_t num_set_aside() const { return num_entries(options_.directory + "/set_aside"); }
   BackendStats stats() const { return store_->stats(); }
   Status check_index() const {

@@ -16,11 +16,14 @@
 
 namespace pando::testing {
 
-/// As a KeySpace makes them.
+/// As a KeySpace makes them; all in 8 of a file store's directories, because making one is slow
+/// where tests have removed many.
 inline std::string test_key(std::uint64_t number) {
   Random random(number, 1);
   std::string key;
   for (int i = 0; i < 4; ++i) key += fmt::format("{:016x}", random.next());
+  key[0] = '0';
+  key[1] = static_cast<char>('0' + number % 8);
   return key + "_test-model_0_1_f0123456789abcdef";
 }
 

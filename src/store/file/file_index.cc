@@ -34,9 +34,11 @@ std::optional<FileIndex::Found> FileIndex::touch(std::string_view key, std::uint
   return Found{entry.size_bytes, restamp};
 }
 
-bool FileIndex::contains(std::string_view key) const {
+std::optional<std::uint64_t> FileIndex::size_of(std::string_view key) const {
   const std::lock_guard lock(mutex_);
-  return find(key) != kAnchor;
+  const std::uint32_t i = find(key);
+  if (i == kAnchor) return std::nullopt;
+  return entries_[i].size_bytes;
 }
 
 bool FileIndex::reserve(std::uint64_t file_size_bytes) {

@@ -37,7 +37,8 @@ class FileIndex {
   };
   /// Makes it the last used.
   std::optional<Found> touch(std::string_view key, std::uint32_t now_seconds);
-  bool contains(std::string_view key) const;
+  std::optional<std::uint64_t> size_of(std::string_view key) const;
+  bool contains(std::string_view key) const { return size_of(key).has_value(); }
 
   /// Sets room aside for a file. False: there is not enough, and something must go first.
   bool reserve(std::uint64_t file_size_bytes);

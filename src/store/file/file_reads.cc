@@ -24,7 +24,7 @@ class Reader {
     if (open(transfer)) {
       lane_.submit(transfer, false);
     } else {
-      lane_.give_back(transfer);
+      close(transfer);
     }
   }
 
@@ -32,27 +32,34 @@ class Reader {
     PageTransfer& transfer = done.transfer;
     check(transfer, done);
     if (transfer.restamp) files_.stamp(transfer.file);
-    lane_.give_back(transfer);
+    close(transfer);
   }
 
  private:
   bool open(PageTransfer& transfer) {
     const StorePage& page = batch_.page(transfer.page);
-    const std::string path = files_.directory().path_of(page.key);
-    transfer.file = Fd::open(path, O_RDONLY | O_NOFOLLOW | mode_.open_flags());
+    transfer.file = files_.open_page(page.key, mode_.open_flags());
     if (!transfer.file.ok()) {
       const int why = transfer.file.error();
       if (why == ENOENT || why == ENOTDIR) {  // evicted just now, or behind our back
         files_.forget_if_gone(page.key);
         batch_.missing(transfer.page);
       } else {
-        batch_.failed(transfer.page, fmt::format("cannot open {}: {}", path, errno_text(why)));
+        batch_.failed(transfer.page,
+                      fmt::format("cannot open {}: {}", files_.directory().path_of(page.key),
+                                  errno_text(why)));
       }
       return false;
     }
     const Status aimed = transfer.aim(page, mode_);
     if (!aimed) batch_.failed(transfer.page, aimed.error().message);
     return aimed.ok();
+  }
+
+  void close(PageTransfer& transfer) {
+    const bool was_open = transfer.file.ok();
+    lane_.give_back(transfer);
+    if (was_open) files_.done_reading(batch_.page(transfer.page).key);
   }
 
   void check(PageTransfer& transfer, const Lane::Done& done) {

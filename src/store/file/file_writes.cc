@@ -88,12 +88,14 @@ class Writer {
   /// A temporary file with room for the page. Where the disk is full all the same, or a quota or
   /// the inodes are used up, once more after some old pages have gone.
   Status open(PageTransfer& transfer) {
-    Result<Fd> file = files_.create(transfer.temporary, mode_.open_flags() | (sync_ ? O_DSYNC : 0));
+    const std::uint64_t page_bytes = batch_.page(transfer.page).size_bytes();
+    const int flags = mode_.open_flags() | (sync_ ? O_DSYNC : 0);
+    Result<Fd> file = files_.create(transfer.temporary, page_bytes, flags);
     if (file) {
       transfer.file = std::move(*file);
       // In one go, so that the write need not extend the file: kernels do that one at a time, and
       // wait for it. Where it is not to be had the write does it.
-      const std::uint64_t size_bytes = file_bytes(batch_.page(transfer.page).size_bytes());
+      const std::uint64_t size_bytes = file_bytes(page_bytes);
       if (::fallocate(transfer.file.get(), 0, 0, static_cast<off_t>(size_bytes)) == 0 ||
           !is_full(errno))
         return {};

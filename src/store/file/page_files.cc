@@ -18,6 +18,7 @@ bool is_gone(int error) { return error == ENOENT || error == ENOTDIR; }
 
 constexpr mode_t kFileMode = 0644;
 constexpr int kRoundsOfRoom = 4;
+constexpr std::int64_t kUnaskedBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kNsPerSecond = 1'000'000'000;
 
 std::int64_t now_ns() {
@@ -36,7 +37,7 @@ Result<std::unique_ptr<PageFiles>> PageFiles::open(const FileStoreOptions& optio
   files->directory_.remove_temporaries();
   files->scan();
   while (files->index_.used_bytes() > options.capacity_bytes)  // it was larger the last time
-    if (const auto evicted = files->evict_oldest(); !evicted) return evicted.error();
+    if (const auto evicted = files->evict_oldest(Fate::removed); !evicted) return evicted.error();
   return files;
 }
 
@@ -87,7 +88,7 @@ Status PageFiles::reserve(std::uint64_t page_bytes) {
                       "a page of {} bytes takes {} on disk, the capacity of {} is {}", page_bytes,
                       needed, directory_.root(), index_.capacity_bytes());
   while (!index_.reserve(needed)) {
-    const auto evicted = evict_oldest();
+    const auto evicted = evict_oldest(Fate::spare);
     if (!evicted) return evicted.error();
     if (!evicted->has_value())
       return make_error(ErrorCode::out_of_capacity,
@@ -104,11 +105,17 @@ void PageFiles::unreserve(std::uint64_t page_bytes) { index_.release(file_bytes(
 // Freed blocks may take a moment to be counted as free, so it looks again a few times, and does not
 // throw everything away because of that.
 Status PageFiles::make_room_on_disk(std::uint64_t file_size_bytes) {
+  const auto more = static_cast<std::int64_t>(file_size_bytes);
+  if (unasked_bytes_.fetch_sub(more) >= more) return {};
   const std::uint64_t needed = min_free_bytes_ + file_size_bytes;
   std::uint64_t available = 0;
   for (int round = 0; round < kRoundsOfRoom; ++round) {
     const std::optional<std::uint64_t> free = directory_.free_bytes();
-    if (!free || *free >= needed) return {};  // where it cannot be asked, writing will tell
+    if (!free) return {};  // writing will tell
+    if (*free >= needed) {
+      unasked_bytes_ = std::min<std::int64_t>(kUnaskedBytes, std::int64_t(*free - needed));
+      return {};
+    }
     available = *free;
     if (index_.num_pages() == 0) break;
     if (Status evicted = evict_bytes(needed - available); !evicted) return evicted;
@@ -123,8 +130,9 @@ Status PageFiles::make_more_room(std::uint64_t page_bytes) {
 }
 
 Status PageFiles::evict_bytes(std::uint64_t file_size_bytes) {
+  spares_.remove_all();
   for (std::uint64_t freed = 0; freed < file_size_bytes;) {
-    const auto evicted = evict_oldest();
+    const auto evicted = evict_oldest(Fate::removed);
     if (!evicted) return evicted.error();
     if (!evicted->has_value()) break;
     freed += **evicted;
@@ -132,9 +140,9 @@ Status PageFiles::evict_bytes(std::uint64_t file_size_bytes) {
   return {};
 }
 
-Result<std::optional<std::uint64_t>> PageFiles::evict_oldest() {
+Result<std::optional<std::uint64_t>> PageFiles::evict_oldest(Fate fate) {
   while (const std::optional<std::string> key = index_.oldest()) {
-    auto removed = remove_file(*key);
+    auto removed = remove_file(*key, fate);
     if (!removed) return removed;
     if (!removed->has_value()) continue;  // another thread was faster
     ++evicted_;
@@ -145,11 +153,12 @@ Result<std::optional<std::uint64_t>> PageFiles::evict_oldest() {
 
 // ---- Files.
 
-std::mutex& PageFiles::lock_of(std::string_view key) {
+PageFiles::KeyLock& PageFiles::lock_of(std::string_view key) {
   return key_locks_[std::hash<std::string_view>()(key) % key_locks_.size()];
 }
 
-Result<Fd> PageFiles::create(std::string& path, int flags) {
+Result<Fd> PageFiles::create(std::string& path, std::uint64_t page_bytes, int flags) {
+  if (Fd spare = spares_.take(file_bytes(page_bytes), flags, path); spare.ok()) return spare;
   bool made_again = false;
   while (true) {
     path = directory_.new_temporary();
@@ -173,7 +182,7 @@ Status PageFiles::make_again() {
 Status PageFiles::commit(const std::string& temporary, std::string_view key,
                          std::uint64_t page_bytes) {
   const std::string path = directory_.path_of(key);
-  const std::lock_guard lock(lock_of(key));
+  const std::lock_guard lock(lock_of(key).mutex);
   int done = ::rename(temporary.c_str(), path.c_str());
   if (done != 0 && errno == ENOENT && directory_.make_subdirectory(directory_of(key)).ok())
     done = ::rename(temporary.c_str(), path.c_str());
@@ -185,28 +194,53 @@ Status PageFiles::commit(const std::string& temporary, std::string_view key,
 }
 
 Status PageFiles::remove(std::string_view key) {
-  const auto removed = remove_file(key);
+  const auto removed = remove_file(key, Fate::removed);
   return removed ? Status() : Status(removed.error());
 }
 
-Result<std::optional<std::uint64_t>> PageFiles::remove_file(std::string_view key) {
+Result<std::optional<std::uint64_t>> PageFiles::remove_file(std::string_view key, Fate fate) {
   const std::string path = directory_.path_of(key);
-  const std::lock_guard lock(lock_of(key));
-  if (::unlink(path.c_str()) != 0 && !is_gone(errno))
+  KeyLock& key_lock = lock_of(key);
+  const std::lock_guard lock(key_lock.mutex);
+  const bool spare = fate == Fate::spare && key_lock.num_readers == 0 && make_spare(path, key);
+  if (!spare && ::unlink(path.c_str()) != 0 && !is_gone(errno))
     return make_error(ErrorCode::io_error, "cannot remove {}: {}", path, errno_text(errno));
   const std::optional<std::uint64_t> page_bytes = index_.erase(key);
   if (!page_bytes) return std::optional<std::uint64_t>();
   return std::optional(file_bytes(*page_bytes));
 }
 
+// Moved first: a file that is known as a spare may be written to at once.
+bool PageFiles::make_spare(const std::string& path, std::string_view key) {
+  const std::optional<std::uint64_t> page_bytes = index_.size_of(key);
+  const std::string to = directory_.new_temporary();
+  if (!page_bytes || ::rename(path.c_str(), to.c_str()) != 0) return false;
+  if (!spares_.add(to, file_bytes(*page_bytes))) ::unlink(to.c_str());
+  return true;
+}
+
+Fd PageFiles::open_page(std::string_view key, int flags) {
+  KeyLock& key_lock = lock_of(key);
+  const std::lock_guard lock(key_lock.mutex);
+  Fd file = Fd::open(directory_.path_of(key), O_RDONLY | O_NOFOLLOW | flags);
+  if (file.ok()) ++key_lock.num_readers;
+  return file;
+}
+
+void PageFiles::done_reading(std::string_view key) {
+  KeyLock& key_lock = lock_of(key);
+  const std::lock_guard lock(key_lock.mutex);
+  --key_lock.num_readers;
+}
+
 void PageFiles::forget_if_gone(std::string_view key) {
-  const std::lock_guard lock(lock_of(key));
+  const std::lock_guard lock(lock_of(key).mutex);
   struct stat info;
   if (::stat(directory_.path_of(key).c_str(), &info) != 0 && is_gone(errno)) index_.erase(key);
 }
 
 void PageFiles::set_aside_damaged(std::string_view key) {
-  const std::lock_guard lock(lock_of(key));
+  const std::lock_guard lock(lock_of(key).mutex);
   if (!index_.erase(key)) return;  // by another thread
   ++damaged_;
   // Where it cannot be moved it stays, and is not found: the next put goes over it.

@@ -22,6 +22,7 @@
 #include "pando/store_backends.h"
 #include "store/file/fd.h"
 #include "store/file/file_index.h"
+#include "store/file/spare_files.h"
 #include "store/file/store_directory.h"
 
 namespace pando {
@@ -30,6 +31,7 @@ class PageFiles {
  public:
   /// Locks the directory, tidies it up and finds the pages in it.
   static Result<std::unique_ptr<PageFiles>> open(const FileStoreOptions& options);
+  ~PageFiles() { spares_.remove_all(); }
 
   FileIndex& index() { return index_; }
   const FileIndex& index() const { return index_; }
@@ -46,12 +48,15 @@ class PageFiles {
   void unreserve(std::uint64_t page_bytes);
   /// After the disk was full all the same: evicts twice what the page needs.
   Status make_more_room(std::uint64_t page_bytes);
-  /// An empty file in tmp/, and its path. Makes the directory anew if it is gone.
-  /// out_of_capacity: the file system takes no more files.
-  Result<Fd> create(std::string& path, int flags);
+  /// A file in tmp/ to write the page to, and its path: that of an evicted page, or an empty one.
+  /// Makes the directory anew if it is gone. out_of_capacity: the file system takes no more.
+  Result<Fd> create(std::string& path, std::uint64_t page_bytes, int flags);
   /// The file is whole: from now on it is the page's.
   Status commit(const std::string& temporary, std::string_view key, std::uint64_t page_bytes);
 
+  /// For reading; follow with done_reading(), when it is closed, unless it is !ok().
+  Fd open_page(std::string_view key, int flags);
+  void done_reading(std::string_view key);
   /// Removes a page; it need not be there.
   Status remove(std::string_view key);
   /// A page's file could not be found: it is no page any more, unless it has come back.
@@ -67,21 +72,30 @@ class PageFiles {
         directory_(std::move(directory)),
         index_(options.capacity_bytes) {}
 
-  std::mutex& lock_of(std::string_view key);
+  struct KeyLock {
+    std::mutex mutex;
+    std::size_t num_readers = 0;  // of files of all its keys
+  };
+  enum class Fate { removed, spare };
+
+  KeyLock& lock_of(std::string_view key);
   Status make_again();
   /// The bytes that its file had; nothing: there was no page.
-  Result<std::optional<std::uint64_t>> remove_file(std::string_view key);
+  Result<std::optional<std::uint64_t>> remove_file(std::string_view key, Fate fate);
   /// The bytes that are free now; nothing: there are no pages left.
-  Result<std::optional<std::uint64_t>> evict_oldest();
+  Result<std::optional<std::uint64_t>> evict_oldest(Fate fate);
   Status evict_bytes(std::uint64_t file_size_bytes);
   Status make_room_on_disk(std::uint64_t file_size_bytes);
+  bool make_spare(const std::string& path, std::string_view key);
   void scan();
 
   const std::uint64_t min_free_bytes_;
   StoreDirectory directory_;
   FileIndex index_;
-  std::array<std::mutex, 64> key_locks_;
+  SpareFiles spares_;
+  std::array<KeyLock, 256> key_locks_;
   std::mutex making_again_;
+  std::atomic<std::int64_t> unasked_bytes_ = 0;  // may be written before asking what is free
   std::atomic<std::int64_t> last_stamp_ns_ = 0;
   std::atomic<std::uint64_t> evicted_ = 0;
   std::atomic<std::uint64_t> damaged_ = 0;

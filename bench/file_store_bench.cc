@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages to and from a file store, beside fio with the same block size, depth and total on the same
+// disk, in turns; and opening a store with many pages. Hashing and checking every page is in the
+// figures. Past the page cache, so that both read from the disk.
+// PANDO_BENCH_DIR says where; the system's directory for temporary files otherwise. Everything is
+// removed at the end and nothing before: ext4 looks through the inodes that were freed in the last
+// minutes for every file that it makes.
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "fio.h"
+#include "limit.h"
+#include "pando/arena.h"
+#include "pando/store_backends.h"
+
+namespace pando::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kTotalBytes = std::size_t{512} << 20;
+constexpr std::size_t kRounds = 5;
+constexpr std::size_t kDepth = 16;
+
+class Folder {
+ public:
+  Folder() {
+    const char* chosen = std::getenv("PANDO_BENCH_DIR");
+    path_ = (chosen ? fs::path(chosen) : fs::temp_directory_path()) / "pando-bench-XXXXXX";
+    std::string name = path_.string();
+    require(::mkdtemp(name.data()) != nullptr, "a directory for the benchmark");
+    path_ = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+std::string new_folder() {
+  static const Folder all;
+  static int number = 0;
+  const std::string path = all / std::to_string(number++);
+  fs::create_directories(path);
+  return path;
+}
+
+std::string key_of(std::uint64_t number) {
+  Random random(number);
+  std::string key;
+  for (int i = 0; i < 8; ++i) {
+    char digits[9];
+    std::snprintf(digits, sizeof digits, "%08x", static_cast<unsigned>(random.below(1u << 31) * 2));
+    key += digits;
+  }
+  return key + "_bench_0_1_f0123456789abcdef";
+}
+
+/// Memory for all pages of a round, as a host pool has it.
+class Memory {
+ public:
+  Memory() : arena_(make_huge_page_arena()) {
+    bytes_ = static_cast<std::byte*>(*arena_->allocate(kTotalBytes, 4096));
+    std::memset(bytes_, 0, kTotalBytes);
+  }
+  ~Memory() { arena_->free(bytes_, kTotalBytes); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  std::vector<StorePage> pages(std::size_t page_bytes, std::uint64_t first_key) const {
+    std::vector<StorePage> pages;
+    for (std::size_t at = 0; at < kTotalBytes; at += page_bytes)
+      pages.push_back({key_of(first_key + at / page_bytes), {{bytes_ + at, page_bytes}}});
+    return pages;
+  }
+  std::byte* bytes() const { return bytes_; }
+
+ private:
+  std::unique_ptr<Arena> arena_;
+  std::byte* bytes_;
+};
+
+using Call = void (StoreBackend::*)(StoreBatch&);
+
+/// Nanoseconds of a put or get.
+double time_call(StoreBackend& store, Call call, StoreBatch::Kind kind,
+                 std::vector<StorePage> pages) {
+  StoreBatch batch(kind, std::move(pages), StoreBatch::Clock::time_point::max());
+  const double ns = time_each(1, [&](std::size_t) { (store.*call)(batch); });
+  batch.finish({});
+  require(batch.num_leading() == batch.size(), "every page");
+  return ns;
+}
+
+std::unique_ptr<StoreBackend> open(const std::string& folder, std::uint64_t capacity_bytes) {
+  return std::move(*make_file_store({.directory = folder + "/store",
+                                     .capacity_bytes = capacity_bytes,
+                                     .min_free_bytes = 0,
+                                     .depth = kDepth}));
+}
+
+constexpr std::uint64_t kEndless = std::uint64_t{1} << 40;
+
+enum class Way {
+  read,
+  write,    // new files; fio writes a new one
+  replace,  // the store is full: each page takes the place of another; fio writes over a file
+};
+
+class Rounds {
+ public:
+  Rounds(std::size_t page_bytes, Way way)
+      : page_bytes_(page_bytes),
+        way_(way),
+        folder_(new_folder()),
+        store_(open(folder_, way == Way::replace ? (page_bytes + 4096) * (kTotalBytes / page_bytes)
+                                                 : kEndless)) {
+    auto* words = reinterpret_cast<std::uint64_t*>(source_.bytes());
+    Random random(page_bytes);
+    for (std::size_t i = 0; i < kTotalBytes / 8; ++i) words[i] = random.next();
+    put(0);
+    get(0);
+    require(std::memcmp(source_.bytes(), target_.bytes(), kTotalBytes) == 0, "the bytes read");
+  }
+
+  /// Bytes a second: Pando's, fio's, and the median of their ratios. False: there is no fio.
+  bool run() {
+    std::vector<double> ours, fio, ratios;
+    const bool write = way_ != Way::read;
+    if (way_ != Way::write && !(fio_rate(true, 0) && fio_rate(write, 0))) return false;
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      const double ns = write ? put(round) : get(0);
+      const std::optional<double> limit = fio_rate(write, way_ == Way::write ? round : 0);
+      if (!limit) return false;
+      ours.push_back(static_cast<double>(kTotalBytes) / ns);
+      fio.push_back(*limit / 1e9);
+      ratios.push_back(ours.back() / fio.back());
+    }
+    gb_per_s = median(ours);
+    fio_gb_per_s = median(fio);
+    of_fio = median(ratios);
+    return true;
+  }
+
+  double gb_per_s = 0, fio_gb_per_s = 0, of_fio = 0;
+
+ private:
+  double put(std::uint64_t round) {
+    return time_call(*store_, &StoreBackend::put, StoreBatch::Kind::put,
+                     source_.pages(page_bytes_, round << 32));
+  }
+  double get(std::uint64_t round) {
+    return time_call(*store_, &StoreBackend::get, StoreBatch::Kind::get,
+                     target_.pages(page_bytes_, round << 32));
+  }
+  std::optional<double> fio_rate(bool write, std::uint64_t round) const {
+    return run_fio({.file = folder_ + "/fio" + std::to_string(round),
+                    .write = write,
+                    .total_bytes = kTotalBytes,
+                    .block_bytes = page_bytes_,
+                    .depth = kDepth});
+  }
+
+  const std::size_t page_bytes_;
+  const Way way_;
+  const std::string folder_;
+  std::unique_ptr<StoreBackend> store_;
+  Memory source_, target_;
+};
+
+void run(benchmark::State& state, std::size_t page_bytes, Way way) {
+  Rounds rounds(page_bytes, way);
+  bool measured = false;
+  for (auto _ : state) measured = rounds.run();
+  if (!measured) return state.SkipWithError("fio cannot be run");
+  state.counters["of_fio"] = rounds.of_fio;
+  state.counters["GB_per_s"] = rounds.gb_per_s;
+  state.counters["fio_GB_per_s"] = rounds.fio_gb_per_s;
+}
+
+void open_many(benchmark::State& state, std::size_t num_pages) {
+  constexpr std::size_t kPageBytes = 4096;
+  const std::string folder = new_folder();
+  const Memory memory;
+  auto store = open(folder, kEndless);
+  std::vector<StorePage> pages;
+  for (std::size_t i = 0; i < num_pages; ++i)
+    pages.push_back({key_of(i), {{memory.bytes() + i * kPageBytes, kPageBytes}}});
+  time_call(*store, &StoreBackend::put, StoreBatch::Kind::put, std::move(pages));
+  double open_ns = 0;
+  for (auto _ : state) {
+    store.reset();
+    open_ns = time_each(1, [&](std::size_t) { store = open(folder, kEndless); });
+    require(store->stats().num_pages == num_pages, "every page is found");
+  }
+  state.counters["open_s"] = open_ns / 1e9;
+}
+
+const int registered = [] {
+  constexpr std::pair<Way, const char*> kWays[] = {
+      {Way::read, "FileRead"}, {Way::write, "FileWrite"}, {Way::replace, "FileReplace"}};
+  for (const auto& [way, way_name] : kWays)
+    for (const std::size_t mib : {1, 4}) {
+      const std::string name = std::string(way_name) + "/size:" + std::to_string(mib) + "MiB";
+      benchmark::RegisterBenchmark(name.c_str(), [mib, way = way](benchmark::State& state) {
+        run(state, mib << 20, way);
+      })->Iterations(1);
+    }
+  benchmark::RegisterBenchmark("FileOpen/pages:100000", [](benchmark::State& state) {
+    open_many(state, 100'000);
+  })->Iterations(1);
+  return 0;
+}();
+
+}  // namespace
+}  // namespace pando::bench
