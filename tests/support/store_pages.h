@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -69,7 +70,7 @@ class TestPages {
       const std::vector<std::byte> bytes = test_bytes(page.key, shape_.size_bytes);
       std::size_t at = 0;
       for (const auto& piece : page.pieces) {
-        std::memcpy(piece.data(), bytes.data() + at, piece.size());
+        std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), piece.size(), piece.begin());
         at += piece.size();
       }
     }
