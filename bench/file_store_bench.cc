@@ -14,6 +14,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -198,17 +199,25 @@ class Rounds {
   Memory source_, target_;
 };
 
+// Google Benchmark calls these several times while it looks for the number of iterations (a fixed
+// one would become part of the name); what takes long is done the first time, and the loop is
+// empty.
 void run(benchmark::State& state, std::size_t page_bytes, Way way) {
-  Rounds rounds(page_bytes, way);
-  bool measured = false;
-  for (auto _ : state) measured = rounds.run();
-  if (!measured) return state.SkipWithError("fio cannot be run");
-  state.counters["of_fio"] = rounds.of_fio;
-  state.counters["GB_per_s"] = rounds.gb_per_s;
-  state.counters["fio_GB_per_s"] = rounds.fio_gb_per_s;
+  using Counters = std::map<std::string, double>;
+  static std::map<std::pair<std::size_t, Way>, Counters> measured;
+  const std::pair what(page_bytes, way);
+  if (!measured.contains(what)) {
+    Rounds rounds(page_bytes, way);
+    if (!rounds.run()) return state.SkipWithError("fio cannot be run");
+    measured[what] = {{"of_fio", rounds.of_fio},
+                      {"GB_per_s", rounds.gb_per_s},
+                      {"fio_GB_per_s", rounds.fio_gb_per_s}};
+  }
+  for (auto _ : state) benchmark::ClobberMemory();
+  for (const auto& [name, value] : measured[what]) state.counters[name] = value;
 }
 
-void open_many(benchmark::State& state, std::size_t num_pages) {
+double time_open(std::size_t num_pages) {
   constexpr std::size_t kPageBytes = 4096;
   const std::string folder = new_folder();
   const Memory memory;
@@ -217,13 +226,10 @@ void open_many(benchmark::State& state, std::size_t num_pages) {
   for (std::size_t i = 0; i < num_pages; ++i)
     pages.push_back({key_of(i), {{memory.bytes() + i * kPageBytes, kPageBytes}}});
   time_call(*store, &StoreBackend::put, StoreBatch::Kind::put, std::move(pages));
-  double open_ns = 0;
-  for (auto _ : state) {
-    store.reset();
-    open_ns = time_each(1, [&](std::size_t) { store = open(folder, kEndless); });
-    require(store->stats().num_pages == num_pages, "every page is found");
-  }
-  state.counters["open_s"] = open_ns / 1e9;
+  store.reset();
+  const double open_ns = time_each(1, [&](std::size_t) { store = open(folder, kEndless); });
+  require(store->stats().num_pages == num_pages, "every page is found");
+  return open_ns / 1e9;
 }
 
 const int registered = [] {
@@ -232,13 +238,14 @@ const int registered = [] {
   for (const auto& [way, way_name] : kWays)
     for (const std::size_t mib : {1, 4}) {
       const std::string name = std::string(way_name) + "/size:" + std::to_string(mib) + "MiB";
-      benchmark::RegisterBenchmark(name.c_str(), [mib, way = way](benchmark::State& state) {
-        run(state, mib << 20, way);
-      })->Iterations(1);
+      benchmark::RegisterBenchmark(
+          name.c_str(), [mib, way = way](benchmark::State& state) { run(state, mib << 20, way); });
     }
   benchmark::RegisterBenchmark("FileOpen/pages:100000", [](benchmark::State& state) {
-    open_many(state, 100'000);
-  })->Iterations(1);
+    static const double open_s = time_open(100'000);
+    for (auto _ : state) benchmark::ClobberMemory();
+    state.counters["open_s"] = open_s;
+  });
   return 0;
 }();
 

@@ -68,12 +68,17 @@ GPU_BARS += [
 GPU_BARS += [(f"GpuMove/page:{page}/", "of_contiguous", ">=", 0.85) for page in (1, 64)]
 
 STORE_BARS = [
-    (f"{call}/size:{size}MiB/", "of_fio", ">=", 0.85)
+    (f"{call}/size:{size}MiB", "of_fio", ">=", 0.85)
     for call in ("FileRead", "FileWrite")
     for size in (1, 4)
 ]
-STORE_BARS += [(f"FileReplace/size:{size}MiB/", "of_fio", ">=", None) for size in (1, 4)]
-STORE_BARS += [("FileOpen/pages:100000/", "open_s", "<=", 5)]
+STORE_BARS += [(f"FileReplace/size:{size}MiB", "of_fio", ">=", None) for size in (1, 4)]
+STORE_BARS += [("FileOpen/pages:100000", "open_s", "<=", 5)]
+STORE_BARS += [
+    (f"Redis{where}{call}/size:1MiB", "of_redis_benchmark", ">=", bar)
+    for where, bar in (("", 0.85), ("Cluster", None))
+    for call in ("Read", "Write")
+]
 
 
 def main() -> int:

@@ -213,9 +213,8 @@ class TieredCache {
 
     TierPools make(const Geometry& geometry, std::size_t device_tokens, std::size_t host_tokens,
                    const TierSetup& setup) {
-      memory.resize((device_tokens + host_tokens + 4 * geometry.page_size) *
-                        geometry.token_bytes() +
-                    65536);
+      memory.resize(
+          (device_tokens + host_tokens + 4 * geometry.page_size) * geometry.token_bytes() + 65536);
       arena = make_user_arena(memory, MemoryKind::host);
       device = *KvPool::create({.geometry = geometry, .capacity_tokens = device_tokens}, *arena);
       host = *HostPool::create({.layout = setup.layout,
