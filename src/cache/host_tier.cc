@@ -22,7 +22,6 @@ HostTier::~HostTier() { drain(); }
 
 // ---- Reserving ---------------------------------------------------------------------------------
 
-// What evicting lets go of is given back at once: it is the room that is wanted.
 const TierPools& HostTier::pools(ComponentKind kind) const {
   return kind == ComponentKind::full     ? options_.full
          : kind == ComponentKind::window ? options_.window
@@ -48,6 +47,7 @@ bool HostTier::reserve(ComponentKind kind, std::size_t n, std::vector<HostPageId
   return false;
 }
 
+// What it lets go of is given back at once: it is the room that is wanted.
 RadixIndex::Evicted HostTier::evict(const RadixIndex::Goal& goal) {
   note_demotions(core_.released);  // before their pages may be freed
   RadixIndex::Released released;
@@ -70,13 +70,12 @@ bool HostTier::reserve_node(NodeIndex i, Copy& copy) {
     ++stats.refused_backups;
     return false;
   }
-  const Node& node = index_.node(i);
-  const auto* pages = reinterpret_cast<const PageId*>(node.pages);
+  const auto* pages = reinterpret_cast<const PageId*>(index_.node(i).pages);
   copy.full.device.insert(copy.full.device.end(), pages, pages + num_pages);
   if (core_.options.window && index_.has_window(i) &&
-      reserve(ComponentKind::window, num_pages, copy.window.host)) {
+      reserve(ComponentKind::window, num_pages, copy.window.host)) {  // may move what nodes have
     part.has_window = true;
-    core_.ledger.window_pages({pages, num_pages}, copy.window.device);
+    core_.ledger.window_pages(std::span(copy.full.device).last(num_pages), copy.window.device);
   }
   if (index_.has_snapshot(i) && reserve(ComponentKind::state, 1, copy.state.host)) {
     part.state = copy.state.device.size();
