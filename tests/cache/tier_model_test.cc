@@ -264,7 +264,7 @@ class TierModelTest : public ::testing::TestWithParam<Case> {};
 
 std::size_t ops_per_case() {
   const char* text = std::getenv("PANDO_MODEL_OPS");
-  const std::size_t total = text != nullptr ? std::strtoull(text, nullptr, 10) / 4 : 400'000;
+  const std::size_t total = text != nullptr ? std::strtoull(text, nullptr, 10) / 8 : 200'000;
   return total / all_cases().size() + 1;
 }
 
