@@ -17,6 +17,7 @@ pando_test(cache_test LABEL unit SOURCES
   cache/host_tier_test.cc
   cache/insert_test.cc
   cache/inspect_test.cc
+  cache/load_back_test.cc
   cache/lock_test.cc
   cache/match_test.cc
   cache/requests_test.cc

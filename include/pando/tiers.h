@@ -64,8 +64,7 @@ enum class LoadOutcome {
   nothing_to_load,  ///< all that is cached is on the device
   below_threshold,
   over_quota,
-  no_room,    ///< the device is full of what is in use
-  recompute,  ///< the gate found that computing is faster
+  no_room,  ///< the device is full of what is in use
 };
 std::string_view to_string(LoadOutcome outcome);
 

@@ -2,16 +2,9 @@
 // Recording and merging of KV events.
 #include "cache/event_log.h"
 
+#include "base/append.h"
+
 namespace pando {
-namespace {
-
-template <typename T>
-void append(std::vector<T>& to, std::span<const T> from) {
-  to.insert(to.end(), from.begin(), from.end());
-}
-
-}  // namespace
-
 void EventLog::stored(Medium medium, std::string_view ns, const PageHash* parent,
                       std::span<const PageHash> hashes, std::span<const Token> tokens) {
   if (!events_.empty() && parent != nullptr) {

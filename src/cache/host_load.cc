@@ -4,6 +4,7 @@
 // may have evicted something for it.
 #include <algorithm>
 
+#include "base/append.h"
 #include "base/check.h"
 #include "cache/host_tier.h"
 
@@ -133,11 +134,11 @@ Status HostTier::start_load(LoadPlan& plan, LoadOrder order) {
   Copy& copy = plan.copy;
   for (const NodeIndex i : plan.nodes) {
     const auto pages = index_.host_pages(index_.node(i));
-    copy.full.host.insert(copy.full.host.end(), pages.begin(), pages.end());
+    append(copy.full.host, pages);
   }
   for (const NodeIndex i : plan.windows) {
     const auto pages = index_.host_window_pages(index_.node(i));
-    copy.window.host.insert(copy.window.host.end(), pages.begin(), pages.end());
+    append(copy.window.host, pages);
   }
   if (plan.wants_snapshot) copy.state.host.push_back(index_.host_snapshot(plan.end));
 

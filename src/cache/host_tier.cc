@@ -175,11 +175,20 @@ void HostTier::apply_backup(Copy& copy) {
       index_.set_backing_up(i, false);
       if (!copied) continue;
       attach(i, part, copy, i == end);
-      core_.record_stored(Medium::host, i);
-      if (on_backed_up) on_backed_up(i);
+      tell(i);
     }
     release(part);
   }
+  count_backup(copy, copied);
+}
+
+// The node has its host copy, and its bytes are there.
+void HostTier::tell(NodeIndex i) {
+  core_.record_stored(Medium::host, i);
+  if (on_backed_up) on_backed_up(i);
+}
+
+void HostTier::count_backup(const Copy& copy, bool copied) {
   ++(copied ? acknowledged_.backups : acknowledged_.failures);
   stats.failed_backups += copied ? 0 : 1;
   stats.backed_up_tokens += copied ? copy.num_pages * index_.page_size() : 0;
@@ -202,11 +211,11 @@ void HostTier::attach(NodeIndex i, const Part& part, const Copy& copy, bool is_e
 bool HostTier::write_back(NodeIndex i) {
   if (options_.write_policy != WritePolicy::write_back) return false;
   index_.set_backing_up(i, true);  // or making room, for it or for the next one, might take it
-  const bool reserved = reserve_node(i, victims_);
-  index_.set_backing_up(i, false);
-  if (!reserved) return false;
+  if (!reserve_node(i, victims_)) {
+    index_.set_backing_up(i, false);
+    return false;
+  }
   attach(i, victims_.parts.back(), victims_, /*is_end=*/true);
-  index_.set_backing_up(i, true);
   return true;
 }
 
@@ -229,16 +238,13 @@ void HostTier::finish_write_back() {
     if (i == kNoNode) continue;
     index_.set_backing_up(i, false);
     if (copied) {
-      core_.record_stored(Medium::host, i);
-      if (on_backed_up) on_backed_up(i);
+      tell(i);
       index_.drop_if_bare(i, core_.released, dropped);
     } else {
       index_.drop_subtree(i, core_.released, dropped);
     }
   }
-  ++(copied ? acknowledged_.backups : acknowledged_.failures);
-  stats.failed_backups += copied ? 0 : 1;
-  stats.backed_up_tokens += copied ? copy.num_pages * index_.page_size() : 0;
+  count_backup(copy, copied);
 }
 
 // ---- Polling -----------------------------------------------------------------------------------

@@ -119,6 +119,8 @@ class HostTier {
   void hold(const Part& part);
   void release(const Part& part);
   void apply_backup(Copy& copy);
+  void tell(NodeIndex node);
+  void count_backup(const Copy& copy, bool copied);
   void attach(NodeIndex node, const Part& part, const Copy& copy, bool is_end);
 
   LoadPlan plan_load(NodeIndex end);

@@ -16,15 +16,6 @@
 
 namespace pando {
 
-Status refuse_negative(std::span<const Token> tokens, std::size_t from, std::size_t to,
-                       const char* caller) {
-  if (!has_negative(tokens.data() + from, to - from)) return {};
-  while (tokens[from] >= 0) ++from;
-  return make_error(ErrorCode::invalid_argument,
-                    "{}: token {} at position {} is negative; expected a vocabulary id", caller,
-                    tokens[from], from);
-}
-
 // ---- Planning ----------------------------------------------------------------------------------
 
 Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(
@@ -144,8 +135,8 @@ Status PrefixCache::Impl::plan_adoption(const Plan& plan, NodeIndex node, std::s
                                         std::uint32_t n, const SlotId* slots) {
   const std::size_t page_size = index.page_size();
   const std::size_t offset = adopted_pages.size();
-  const std::size_t released =
-      std::clamp<std::size_t>(plan.released_pages, first, first + n) - first;
+  const auto released = static_cast<std::uint32_t>(
+      std::clamp<std::size_t>(plan.released_pages, first, first + n) - first);
   adopted_pages.resize(offset + n);
   const auto claim = [&](std::size_t from, std::size_t count, bool with_window) {
     return ledger.claim(slots + (first + from) * page_size, count,
@@ -159,7 +150,7 @@ Status PrefixCache::Impl::plan_adoption(const Plan& plan, NodeIndex node, std::s
   } else {
     adopted_pages.resize(offset);
   }
-  if (status.ok()) adoptions.push_back({node, first, n, offset});
+  if (status.ok()) adoptions.push_back({node, first, n, released, offset});
   return status;
 }
 
@@ -214,15 +205,14 @@ std::size_t PrefixCache::Impl::apply_adoptions(const Plan& plan, NodeIndex end) 
     const Adoption& a = adoptions[i];
     const NodeIndex node = a.node == plan.cursor.node ? end : a.node;
     const std::span pages(adopted_pages.data() + a.offset, a.num_pages);
-    const auto without = static_cast<std::uint32_t>(
-        std::clamp<std::size_t>(plan.released_pages, a.first, a.first + a.num_pages) - a.first);
-    if (without > 0 && without < a.num_pages)
-      adopt(index.settle({node, without, a.first + without}), pages.first(without), false);
-    if (without < a.num_pages) {
-      adopt(node, pages.subspan(without), true);
-    } else {
+    const std::uint32_t without = a.without_window;
+    if (without == a.num_pages) {
       adopt(node, pages, false);
+      continue;
     }
+    if (without > 0)
+      adopt(index.settle({node, without, a.first + without}), pages.first(without), false);
+    adopt(node, pages.subspan(without), true);
   }
   return adopted_pages.size();
 }

@@ -19,12 +19,10 @@ Result<Prefetch> StorageTier::prefetch(const Key& key) {
   const std::size_t page_size = index_.page_size();
   const RadixIndex::Cursor walked = index_.descend(key, nullptr);
   const std::size_t total = index_.num_pages(key);
-  for (std::size_t i = walked.pages * page_size; i < key.tokens.size(); ++i) {
-    if (key.tokens[i] < 0)
-      return make_error(ErrorCode::invalid_argument,
-                        "prefetch: token {} at position {} is negative; expected a vocabulary id",
-                        key.tokens[i], i);
-  }
+  if (Status s =
+          refuse_negative(key.tokens, walked.pages * page_size, key.tokens.size(), "prefetch");
+      !s)
+    return s.error();
   const std::size_t num_tokens = (total - walked.pages) * page_size;
   if (num_tokens == 0) return Prefetch{PrefetchOutcome::nothing_to_fetch};
   if (num_tokens < settings_.prefetch.threshold) return Prefetch{PrefetchOutcome::below_threshold};
@@ -109,27 +107,21 @@ bool StorageTier::reserve(Fetch& fetch) {
       host_.reserve(ComponentKind::full, fetch.num_pages, pages.full) &&
       (windows == 0 || host_.reserve(ComponentKind::window, windows, pages.window)) &&
       (!state_space_ || host_.reserve(ComponentKind::state, 1, pages.state));
-  for (const ComponentKind kind :
-       {ComponentKind::full, ComponentKind::window, ComponentKind::state}) {
-    const auto& of = kind == ComponentKind::full     ? pages.full
-                     : kind == ComponentKind::window ? pages.window
-                                                     : pages.state;
-    if (!of.empty()) host_.pools(kind).host->protect_write(of);
-  }
+  for_each_component(pages,
+                     [&](HostPool& pool, std::vector<HostPageId>& of) { pool.protect_write(of); });
   return reserved;
 }
 
-// What a queue refuses does not arrive.
+// What a queue refuses, and what comes after it, does not arrive.
 void StorageTier::start_reads(Fetch& fetch) {
   const std::span hashes = std::span(fetch.hashes).first(fetch.num_pages);
+  bool taken = true;
   const auto read = [&](std::vector<StorePage> pages) {
-    for (std::size_t first = 0; first < pages.size(); first += kBatchPages) {
-      const auto begin = pages.begin() + static_cast<std::ptrdiff_t>(first);
-      const auto end =
-          pages.begin() + static_cast<std::ptrdiff_t>(std::min(first + kBatchPages, pages.size()));
-      Result<StoreCall> call = store_->get({std::move_iterator(begin), std::move_iterator(end)});
-      if (!call.ok()) return;
-      fetch.calls.push_back(*call);
+    for (std::vector<StorePage>& batch : batches_of(std::move(pages))) {
+      if (!taken) return;
+      Result<StoreCall> call = store_->get(std::move(batch));
+      taken = call.ok();
+      if (taken) fetch.calls.push_back(*call);
     }
   };
   if (window_space_)
@@ -290,15 +282,11 @@ void StorageTier::give(ComponentKind kind, std::vector<HostPageId>& pages, std::
 
 // Nobody touches its pages any more.
 void StorageTier::let_go(Fetch& fetch) {
-  const auto free = [&](ComponentKind kind, std::vector<HostPageId>& pages) {
-    if (pages.empty()) return;
-    host_.pools(kind).host->abort_write(pages);
-    host_.pools(kind).host->free(pages);
+  for_each_component(fetch.pages, [](HostPool& pool, std::vector<HostPageId>& pages) {
+    pool.abort_write(pages);
+    pool.free(pages);
     pages.clear();
-  };
-  free(ComponentKind::full, fetch.pages.full);
-  free(ComponentKind::window, fetch.pages.window);
-  free(ComponentKind::state, fetch.pages.state);
+  });
   if (fetch.anchor) {
     index_.unlock_host(index_.resolve(fetch.anchor), core_.released);
     --num_host_locks_;

@@ -15,10 +15,6 @@
 
 namespace pando {
 
-/// An error that names the first negative one of tokens[from, to), if there is one.
-Status refuse_negative(std::span<const Token> tokens, std::size_t from, std::size_t to,
-                       const char* caller);
-
 /// Whole pages that hold so many tokens.
 constexpr std::size_t pages_for(std::size_t tokens, std::size_t page_size) {
   return tokens / page_size + (tokens % page_size != 0 ? 1 : 0);
@@ -47,6 +43,7 @@ struct PrefixCache::Impl : CacheCore {
     NodeIndex node = kNoNode;
     std::size_t first = 0;  // page of the key
     std::uint32_t num_pages = 0;
+    std::uint32_t without_window = 0;  // of these, from the first
     std::size_t offset = 0;
   };
   /// An insert that has been checked against the tree and the ledger and cannot fail any more. The

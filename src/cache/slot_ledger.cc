@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "base/append.h"
 #include "base/bulk.h"
 #include "base/check.h"
 
@@ -133,7 +134,7 @@ void SlotLedger::window_pages(std::span<const PageId> pages, std::vector<PageId>
 
 void SlotLedger::release(std::span<const PageId> pages) {
   for (const PageId page : pages) unclaim(page);
-  pages_.insert(pages_.end(), pages.begin(), pages.end());
+  append(pages_, pages);
 }
 
 void SlotLedger::check_not_the_trees(SlotId slot, const char* call) const {
@@ -146,17 +147,15 @@ void SlotLedger::check_not_the_trees(SlotId slot, const char* call) const {
 
 void SlotLedger::release(std::span<const SlotId> slots) {
   for (const SlotId slot : slots) check_not_the_trees(slot, "free");
-  slots_.insert(slots_.end(), slots.begin(), slots.end());
+  append(slots_, slots);
 }
 
-void SlotLedger::release_window(std::span<const PageId> pages) {
-  window_pages_.insert(window_pages_.end(), pages.begin(), pages.end());
-}
+void SlotLedger::release_window(std::span<const PageId> pages) { append(window_pages_, pages); }
 
 void SlotLedger::release_window(std::span<const SlotId> slots) {
   for (std::size_t i = 0; i < slots.size(); i += page_size_)
     check_not_the_trees(slots[i], "release_window");
-  window_slots_.insert(window_slots_.end(), slots.begin(), slots.end());
+  append(window_slots_, slots);
 }
 
 void SlotLedger::move_window(PageId from, PageId to) {

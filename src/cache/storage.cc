@@ -7,6 +7,7 @@
 #include "cache/prefix_cache_impl.h"
 #include "pando/cache.h"
 #include "pando/config.h"
+#include "store/option_reader.h"
 
 namespace pando {
 namespace {
@@ -42,31 +43,16 @@ Result<Policies> parse_policies(const StorageOptions& options) {
   return policies;
 }
 
-Result<std::size_t> count_of(const Config& config, std::string_view name, std::size_t otherwise) {
-  Result<std::int64_t> value = config.integer(name, static_cast<std::int64_t>(otherwise));
-  if (!value) return value.error();
-  if (*value < 0)
-    return make_error(ErrorCode::invalid_argument, "{} is {}; expected 0 or more", name, *value);
-  return static_cast<std::size_t>(*value);
-}
-
 Result<PrefetchOptions> parse_prefetch(const Config& config) {
   PrefetchOptions options;
-  Result<std::size_t> threshold = count_of(config, "prefetch_threshold", options.threshold);
-  if (!threshold) return threshold.error();
-  options.threshold = *threshold;
-  if (config.has("prefetch_max_tokens")) {
-    Result<std::size_t> most = count_of(config, "prefetch_max_tokens", 0);
-    if (!most) return most.error();
-    options.max_tokens = *most;
-  }
-  for (const auto& [name, field] :
-       {std::pair{"prefetch_timeout_base", &options.timeout_base},
-        {"prefetch_timeout_per_ki_token", &options.timeout_per_ki_token}}) {
-    Result<double> value = config.number(name, *field);
-    if (!value) return value.error();
-    *field = *value;
-  }
+  std::size_t max_tokens = 0;
+  OptionReader reader(config, "prefetch");
+  reader.read_count("prefetch_threshold", options.threshold);
+  reader.read_count("prefetch_max_tokens", max_tokens);
+  reader.read("prefetch_timeout_base", options.timeout_base);
+  reader.read("prefetch_timeout_per_ki_token", options.timeout_per_ki_token);
+  if (Status s = reader.finish(); !s) return s.error();
+  if (config.has("prefetch_max_tokens")) options.max_tokens = max_tokens;
   if (Status s = options.validate(); !s) return s.error();
   return options;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/append.h"
 #include "base/check.h"
 
 namespace pando {
@@ -82,6 +83,15 @@ std::vector<StorePage> StorageTier::pages_of(const KeySpace& space, ComponentKin
   return out;
 }
 
+std::vector<std::vector<StorePage>> StorageTier::batches_of(std::vector<StorePage> pages) {
+  std::vector<std::vector<StorePage>> batches;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    if (i % kBatchPages == 0) batches.emplace_back();
+    batches.back().push_back(std::move(pages[i]));
+  }
+  return batches;
+}
+
 // ---- Putting -----------------------------------------------------------------------------------
 
 void StorageTier::put(NodeIndex i) {
@@ -90,24 +100,19 @@ void StorageTier::put(NodeIndex i) {
   const std::span hashes(index_.hashes(node), node.num_pages);
   std::vector<StorePage> pages =
       pages_of(full_space_, ComponentKind::full, index_.host_pages(node), hashes);
-  const auto append = [&pages](std::vector<StorePage> more) {
+  const auto add = [&pages](std::vector<StorePage> more) {
     std::move(more.begin(), more.end(), std::back_inserter(pages));
   };
   if (index_.has_host_window(i))
-    append(pages_of(*window_space_, ComponentKind::window, index_.host_window_pages(node), hashes));
+    add(pages_of(*window_space_, ComponentKind::window, index_.host_window_pages(node), hashes));
   if (index_.has_host_snapshot(i)) {
     const HostPageId snapshot = index_.host_snapshot(i);
-    append(pages_of(*state_space_, ComponentKind::state, {&snapshot, 1}, hashes.last(1)));
+    add(pages_of(*state_space_, ComponentKind::state, {&snapshot, 1}, hashes.last(1)));
   }
   Put& put = puts_.emplace_back();
   put.node = index_.id(i);
   put.num_tokens = node.num_pages * index_.page_size();
-  for (std::size_t first = 0; first < pages.size(); first += kBatchPages) {
-    const auto begin = pages.begin() + static_cast<std::ptrdiff_t>(first);
-    const auto end =
-        pages.begin() + static_cast<std::ptrdiff_t>(std::min(first + kBatchPages, pages.size()));
-    put.waiting.emplace_back(std::move_iterator(begin), std::move_iterator(end));
-  }
+  put.waiting = batches_of(std::move(pages));
   std::reverse(put.waiting.begin(), put.waiting.end());
   index_.lock_host(i);
   ++num_host_locks_;
@@ -195,9 +200,6 @@ std::span<const std::int64_t> StorageTier::apply(std::span<const std::int64_t> v
 
 HostTier::Reserved StorageTier::reserved() const {
   HostTier::Reserved all;
-  const auto append = [](std::vector<HostPageId>& to, const std::vector<HostPageId>& from) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
   for (const Fetch& fetch : fetches_) {
     append(all.full, fetch.pages.full);
     append(all.window, fetch.pages.window);

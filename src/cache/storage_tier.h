@@ -19,6 +19,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cache/cache_core.h"
@@ -100,6 +101,16 @@ class StorageTier {
   std::vector<StorePage> pages_of(const KeySpace& space, ComponentKind kind,
                                   std::span<const HostPageId> pages,
                                   std::span<const PageHash> hashes) const;
+  static std::vector<std::vector<StorePage>> batches_of(std::vector<StorePage> pages);
+  /// Calls fn(host pool, pages) for each component of which there are pages.
+  template <typename Fn>
+  void for_each_component(HostTier::Reserved& pages, Fn&& fn) const {
+    for (const auto& [kind, of] : {std::pair{ComponentKind::full, &pages.full},
+                                   {ComponentKind::window, &pages.window},
+                                   {ComponentKind::state, &pages.state}}) {
+      if (!of->empty()) fn(*host_.pools(kind).host, *of);
+    }
+  }
   void start_put(Put& put);
   bool is_finished(const Put& put) const;
   void finish_put(Put& put, PollResult& result);

@@ -71,8 +71,6 @@ std::string_view to_string(LoadOutcome outcome) {
       return "over quota";
     case LoadOutcome::no_room:
       return "no room";
-    case LoadOutcome::recompute:
-      return "recompute";
   }
   return "unknown";
 }

@@ -3,6 +3,7 @@
 // tail of a leaf, a window, a snapshot.
 #include <algorithm>
 
+#include "base/append.h"
 #include "base/check.h"
 #include "index/radix_index.h"
 
@@ -276,7 +277,7 @@ void RadixIndex::drop_window(NodeIndex index, Released& out) {
   window_->drop(index, nodes_[index]);
   if (!has_host_window(index) || nodes_[index].backing_up) return;
   const auto pages = host_window_pages(nodes_[index]);
-  out.demoted_window_pages.insert(out.demoted_window_pages.end(), pages.begin(), pages.end());
+  append(out.demoted_window_pages, pages);
 }
 
 // The device pages of a node from `keep` on are on their way out, with the window side they have.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/append.h"
 #include "base/check.h"
 #include "base/page_hash.h"
 #include "index/radix_index.h"
@@ -99,11 +100,11 @@ void RadixIndex::attach_host(NodeIndex index, const HostSides& sides) {
   if (!sides.window_pages.empty() && !has_host_window(index)) {
     store(sides.window_pages, host + node.segment->num_pages);
     host_window_->add(index, node);
-    if (node.host_locks > 0) host_window_->lock(index, node);
+    if (node.host_locks > 0 || node.backing_up) host_window_->lock(index, node);
   }
   if (sides.snapshot && !has_host_snapshot(index)) {
     host_state_->add(index, node, as_slot(*sides.snapshot));
-    if (node.host_locks > 0) host_state_->lock(index, node);
+    if (node.host_locks > 0 || node.backing_up) host_state_->lock(index, node);
   }
   if (has_components()) place_components(index);
 }
@@ -168,7 +169,7 @@ void RadixIndex::detach_device(NodeIndex index, Released& out, Evicted& evicted)
   evicted.demoted_pages += node.num_pages;
   if (!node.backing_up) {
     const auto pages = host_pages(node);
-    out.demoted_pages.insert(out.demoted_pages.end(), pages.begin(), pages.end());
+    append(out.demoted_pages, pages);
   }
   if (window_ && window_->has(index)) drop_window(index, out);
   if (has_snapshot(index)) {
@@ -239,12 +240,12 @@ void RadixIndex::release_host_tail(NodeIndex index, std::uint32_t keep, Released
   const Node& node = nodes_[index];
   if (!node.on_host) return;
   const auto pages = host_pages(node).subspan(keep);
-  out.host_pages.insert(out.host_pages.end(), pages.begin(), pages.end());
+  append(out.host_pages, pages);
   evicted.host_pages += pages.size();
   if (on_removed) on_removed(Medium::host, node, keep, static_cast<std::uint32_t>(pages.size()));
   if (!has_host_window(index)) return;
   const auto windows = host_window_pages(node).subspan(keep);
-  out.host_window_pages.insert(out.host_window_pages.end(), windows.begin(), windows.end());
+  append(out.host_window_pages, windows);
   evicted.host_window_pages += windows.size();
   if (keep > 0) host_window_->trim(static_cast<std::uint32_t>(windows.size()));
 }
@@ -291,7 +292,7 @@ void RadixIndex::evict_host_window(std::size_t goal, Released& out, Evicted& evi
   while (evicted.host_window_pages < goal && !host_window_->order().empty()) {
     const NodeIndex index = host_window_->order().front();
     const auto pages = host_window_pages(nodes_[index]);
-    out.host_window_pages.insert(out.host_window_pages.end(), pages.begin(), pages.end());
+    append(out.host_window_pages, pages);
     evicted.host_window_pages += pages.size();
     host_window_->drop(index, nodes_[index]);
     drop_if_bare(index, out, evicted);

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "base/check.h"
+#include "base/hex.h"
 #include "base/page_hash.h"
 
 namespace pando {
@@ -15,7 +16,7 @@ constexpr std::size_t kMaxModelBytes = 128;  // leaves room for everything else 
 
 std::string hex(std::span<const std::uint8_t> bytes) {
   std::string text;
-  for (const std::uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
+  for (const std::uint8_t byte : bytes) append_hex(text, byte);
   return text;
 }
 

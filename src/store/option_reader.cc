@@ -33,6 +33,11 @@ void OptionReader::read(std::string_view name, bool& field) {
   if (const auto value = config_.boolean(name, field); take(value)) field = *value;
 }
 
+void OptionReader::read(std::string_view name, double& field) {
+  if (!given(name)) return;
+  if (const auto value = config_.number(name, field); take(value)) field = *value;
+}
+
 void OptionReader::read(std::string_view name, std::string& field) {
   if (!given(name)) return;
   if (const auto value = config_.text(name, {}); take(value)) field = *value;

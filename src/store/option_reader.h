@@ -23,6 +23,7 @@ class OptionReader {
   OptionReader(const Config& config, std::string_view what) : config_(config), what_(what) {}
 
   void read(std::string_view name, bool& field);
+  void read(std::string_view name, double& field);
   void read(std::string_view name, std::string& field);
   void read(std::string_view name, std::vector<std::string>& field);
   /// In seconds, fractions too.

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "pando/store.h"
 #include "store/call_queue.h"
+#include "store/dispatch.h"
 
 namespace pando {
 namespace {
@@ -79,26 +80,6 @@ Status check_pages(Kind kind, const std::vector<StorePage>& pages) {
       return make_error(ErrorCode::invalid_argument,
                         "page {} of {} ({}) has 0 bytes; expected at least one", i, pages.size(),
                         pages[i].key);
-  }
-  return {};
-}
-
-Status dispatch(StoreBackend& backend, StoreBatch& call) {
-  switch (call.kind()) {
-    case Kind::exists:
-      backend.exists(call);
-      return {};
-    case Kind::get:
-      backend.get(call);
-      return {};
-    case Kind::put:
-      backend.put(call);
-      return {};
-    case Kind::remove:
-      backend.remove(call);
-      return {};
-    case Kind::clear:
-      return backend.clear();
   }
   return {};
 }

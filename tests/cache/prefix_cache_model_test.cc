@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "support/cache_model.h"
+#include "support/random_ops.h"
 
 namespace pando::testing {
 namespace {
@@ -87,16 +88,8 @@ std::size_t ops_per_case() {
 class PrefixCacheModel : public ::testing::TestWithParam<Case> {};
 
 TEST_P(PrefixCacheModel, AgreesWithTheReference) {
-  std::size_t done = 0;
-  while (done < ops_per_case()) {
-    const bool ok = rc::check([&done] {
-      const auto ops = *rc::gen::container<std::vector<std::uint64_t>>(
-          rc::gen::resize(rc::kNominalSize, rc::gen::arbitrary<std::uint64_t>()));
-      done += ops.size();
-      run_model(GetParam().config, ops);
-    });
-    ASSERT_TRUE(ok);
-  }
+  ASSERT_TRUE(
+      check_random_ops(ops_per_case(), [](const auto& ops) { run_model(GetParam().config, ops); }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Configurations, PrefixCacheModel, ::testing::ValuesIn(all_cases()),

@@ -33,6 +33,8 @@ class SharedStore final : public StoreBackend {
   Gate& reads_;
 };
 
+const TierSetup kPages{.cache = {.page_size = 4}};
+
 class StorageTierTest : public ::testing::Test {
  protected:
   StorageTierTest() : inner(*make_memory_store()) {
@@ -58,6 +60,13 @@ class StorageTierTest : public ::testing::Test {
     cache->attach_storage(o).value();
   }
   std::size_t num_stored() const { return inner->stats().num_pages; }
+  /// Another cache has computed the key, and the store has it.
+  void store(const Tokens& key, const TierSetup& setup = kPages, std::string_view ns = {}) {
+    TieredCache writer(setup);
+    attach(writer);
+    writer.put(key, ns);
+    writer.settle();
+  }
 
   // Polls until the policy lets the request go, then ends the prefetch.
   static std::size_t fetch(TieredCache& cache, const Tokens& key, std::string_view ns = {}) {
@@ -78,7 +87,7 @@ class StorageTierTest : public ::testing::Test {
 };
 
 TEST_F(StorageTierTest, WhatHasAHostCopyGoesToTheStore) {
-  TieredCache cache({.cache = {.page_size = 4}});
+  TieredCache cache(kPages);
   attach(cache);
   cache.put(tokens(16));
   const PollResult result = cache.settle();
@@ -89,13 +98,8 @@ TEST_F(StorageTierTest, WhatHasAHostCopyGoesToTheStore) {
 }
 
 TEST_F(StorageTierTest, AnotherCacheFindsItThere) {
-  {
-    TieredCache cache({.cache = {.page_size = 4}});
-    attach(cache);
-    cache.put(tokens(16));
-    cache.settle();
-  }
-  TieredCache cache({.cache = {.page_size = 4}});
+  store(tokens(16));
+  TieredCache cache(kPages);
   attach(cache);
   EXPECT_EQ(fetch(cache, tokens(18)), 16u);
   EXPECT_EQ(cache.match(tokens(18)).host_length, 16u);
@@ -104,11 +108,8 @@ TEST_F(StorageTierTest, AnotherCacheFindsItThere) {
 }
 
 TEST_F(StorageTierTest, OnlyWhatTheTreeLacksIsFetched) {
-  TieredCache writer({.cache = {.page_size = 4}});
-  attach(writer);
-  writer.put(tokens(16));
-  writer.settle();
-  TieredCache cache({.cache = {.page_size = 4}});
+  store(tokens(16));
+  TieredCache cache(kPages);
   attach(cache);
   cache.put(tokens(8));
   EXPECT_EQ(fetch(cache, tokens(16)), 8u);
@@ -118,12 +119,9 @@ TEST_F(StorageTierTest, OnlyWhatTheTreeLacksIsFetched) {
 }
 
 TEST_F(StorageTierTest, NamespacesModelsAndRanksDoNotMeet) {
-  TieredCache writer({.cache = {.page_size = 4}});
-  attach(writer);
-  writer.put(tokens(8), "tenant");
-  writer.settle();
+  store(tokens(8), kPages, "tenant");
   const auto found = [&](StorageOptions o, std::string_view ns) {
-    TieredCache cache({.cache = {.page_size = 4}});
+    TieredCache cache(kPages);
     o.prefetch_policy = "wait_complete";
     cache->attach_storage(o).value();
     return fetch(cache, tokens(8), ns);
@@ -140,20 +138,14 @@ TEST_F(StorageTierTest, NamespacesModelsAndRanksDoNotMeet) {
 }
 
 TEST_F(StorageTierTest, AnotherGeometryFindsNothing) {
-  TieredCache writer({.cache = {.page_size = 4}});
-  attach(writer);
-  writer.put(tokens(8));
-  writer.settle();
+  store(tokens(8));
   TieredCache cache({.cache = {.page_size = 4}, .layout = HostLayout::layer_first});
   attach(cache);
   EXPECT_EQ(fetch(cache, tokens(8)), 0u);
 }
 
 TEST_F(StorageTierTest, ADamagedPageEndsWhatIsKept) {
-  TieredCache writer({.cache = {.page_size = 4}});
-  attach(writer);
-  writer.put(tokens(16));
-  writer.settle();
+  store(tokens(16));
   std::vector<std::string> keys;
   inner->list([&](const StoredPage& page) { return keys.push_back(page.key), true; }).value();
   const PageHash third = (*hash_pages(tokens(16), 4))[2];
@@ -171,7 +163,7 @@ TEST_F(StorageTierTest, ADamagedPageEndsWhatIsKept) {
                    std::chrono::steady_clock::now() + std::chrono::seconds(10));
     inner->put(put);
   }
-  TieredCache cache({.cache = {.page_size = 4}});
+  TieredCache cache(kPages);
   attach(cache);
   EXPECT_EQ(fetch(cache, tokens(16)), 8u) << "up to the damaged page";
   EXPECT_EQ(cache->storage_stats().damaged_pages, 1u);
@@ -179,7 +171,7 @@ TEST_F(StorageTierTest, ADamagedPageEndsWhatIsKept) {
 }
 
 TEST_F(StorageTierTest, ThresholdAndLimitOfOccupiedTokens) {
-  TieredCache cache({.cache = {.page_size = 4}});
+  TieredCache cache(kPages);
   StorageOptions o = storage(R"({"prefetch_threshold": 8, "prefetch_max_tokens": 16})");
   cache->attach_storage(o).value();
   EXPECT_EQ(cache->prefetch({tokens(7)})->outcome, PrefetchOutcome::below_threshold);
@@ -193,11 +185,8 @@ TEST_F(StorageTierTest, ThresholdAndLimitOfOccupiedTokens) {
 }
 
 TEST_F(StorageTierTest, AnAbortedPrefetchReleasesEverything) {
-  TieredCache writer({.cache = {.page_size = 4}});
-  attach(writer);
-  writer.put(tokens(16));
-  writer.settle();
-  TieredCache cache({.cache = {.page_size = 4}});
+  store(tokens(16));
+  TieredCache cache(kPages);
   attach(cache);
   const Prefetch prefetch = *cache->prefetch({tokens(16)});
   (void)cache->poll();
@@ -209,11 +198,8 @@ TEST_F(StorageTierTest, AnAbortedPrefetchReleasesEverything) {
 }
 
 TEST_F(StorageTierTest, WhatTheTreeGotMeanwhileIsNotDoubled) {
-  TieredCache writer({.cache = {.page_size = 4}});
-  attach(writer);
-  writer.put(tokens(16));
-  writer.settle();
-  TieredCache cache({.cache = {.page_size = 4}});
+  store(tokens(16));
+  TieredCache cache(kPages);
   attach(cache);
   const Prefetch prefetch = *cache->prefetch({tokens(16)});
   cache.put(tokens(8));
@@ -227,10 +213,7 @@ TEST_F(StorageTierTest, WhatTheTreeGotMeanwhileIsNotDoubled) {
 TEST_F(StorageTierTest, WindowsAndSnapshotsAreStoredAndFetched) {
   const TierSetup setup{.cache = {.page_size = 2, .window = 4, .state = StateOptions{}}};
   const Tokens key = tokens(12);
-  TieredCache writer(setup);
-  attach(writer);
-  writer.put(key);
-  writer.settle();
+  store(key, setup);
   EXPECT_EQ(num_stored(), 6u + 6u + 1u);
   TieredCache cache(setup);
   attach(cache);
@@ -244,10 +227,7 @@ TEST_F(StorageTierTest, WindowsAndSnapshotsAreStoredAndFetched) {
 
 TEST_F(StorageTierTest, BigramKeysAreStoredAndFetched) {
   const TierSetup setup{.cache = {.page_size = 4, .bigram = true}};
-  TieredCache writer(setup);
-  attach(writer);
-  writer.put(tokens(13));
-  writer.settle();
+  store(tokens(13), setup);
   TieredCache cache(setup);
   attach(cache);
   EXPECT_EQ(fetch(cache, tokens(13)), 12u);
@@ -258,10 +238,7 @@ TEST_F(StorageTierTest, BigramKeysAreStoredAndFetched) {
 class HangingReads : public StorageTierTest {
  protected:
   HangingReads() {
-    TieredCache writer({.cache = {.page_size = 4}});
-    attach(writer);
-    writer.put(tokens(16));
-    writer.settle();
+    store(tokens(16));
     reads.shut();
   }
   ~HangingReads() override { reads.open(); }
@@ -271,7 +248,7 @@ class HangingReads : public StorageTierTest {
     while (reads.num_arrived() == 0) (void)cache->poll();
     return id;
   }
-  TieredCache cache{{.cache = {.page_size = 4}}};
+  TieredCache cache{kPages};
 };
 
 TEST_F(HangingReads, TheTimeoutGrowsWithTheNumberOfTokens) {
@@ -385,7 +362,7 @@ TEST_F(StorageTierTest, BadOptionsAreRefusedAndNothingChanges) {
 }
 
 TEST_F(StorageTierTest, HashesAreBackfilledWhenAStoreComesLater) {
-  TieredCache cache({.cache = {.page_size = 4}});
+  TieredCache cache(kPages);
   cache.put(tokens(8));
   cache.put(tokens(8), "tenant");
   cache.settle();
@@ -395,14 +372,14 @@ TEST_F(StorageTierTest, HashesAreBackfilledWhenAStoreComesLater) {
   cache.put(tokens(16), "tenant");
   cache.settle();
   EXPECT_EQ(num_stored(), 4u) << "what is backed up from now on";
-  TieredCache reader({.cache = {.page_size = 4}});
+  TieredCache reader(kPages);
   attach(reader);
   reader.put(tokens(8));
   EXPECT_EQ(fetch(reader, tokens(16)), 8u) << "the chain goes through what was there before";
 }
 
 TEST_F(StorageTierTest, DetachReleasesWhatIsUnderWay) {
-  TieredCache cache({.cache = {.page_size = 4}});
+  TieredCache cache(kPages);
   attach(cache);
   cache.put(tokens(16));
   (void)cache->prefetch({tokens(32, 500)});
@@ -414,7 +391,7 @@ TEST_F(StorageTierTest, DetachReleasesWhatIsUnderWay) {
 }
 
 TEST_F(StorageTierTest, ClearEmptiesTheStoreAndKeepsTheTree) {
-  TieredCache cache({.cache = {.page_size = 4}});
+  TieredCache cache(kPages);
   EXPECT_TRUE(fails(cache->clear_storage(), ErrorCode::unavailable, "no store"));
   attach(cache);
   cache.put(tokens(16));

@@ -12,6 +12,7 @@
 
 #include "pando/config.h"
 #include "pando/store_backends.h"
+#include "support/random_ops.h"
 #include "support/step_copier.h"
 #include "support/tier_fixture.h"
 
@@ -269,20 +270,13 @@ std::size_t ops_per_case() {
 }
 
 TEST_P(TierModelTest, EveryRowIsItsPrefixsAndEveryPageHasOneOwner) {
-  std::size_t done = 0;
-  while (done < ops_per_case()) {
-    const bool ok = rc::check([&done] {
-      const auto ops = *rc::gen::container<std::vector<std::uint64_t>>(
-          rc::gen::resize(rc::kNominalSize, rc::gen::arbitrary<std::uint64_t>()));
-      done += ops.size();
-      TierModel model(GetParam());
-      for (const std::uint64_t op : ops)
-        model.step(static_cast<std::uint8_t>(op >> 56), static_cast<std::uint8_t>(op),
-                   static_cast<std::uint8_t>(op >> 8));
-      model.finish();
-    });
-    ASSERT_TRUE(ok);
-  }
+  ASSERT_TRUE(check_random_ops(ops_per_case(), [](const auto& ops) {
+    TierModel model(GetParam());
+    for (const std::uint64_t op : ops)
+      model.step(static_cast<std::uint8_t>(op >> 56), static_cast<std::uint8_t>(op),
+                 static_cast<std::uint8_t>(op >> 8));
+    model.finish();
+  }));
 }
 
 const bool kRegistered =

@@ -27,7 +27,7 @@ using Kind = StoreBatch::Kind;
 
 constexpr std::size_t kNumMasters = 3;
 
-class RedisClusterStore : public testing::Test {
+class RedisClusterStore : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     if (test::have_redis()) cluster_ = std::make_unique<RedisCluster>(kNumMasters, 1);

@@ -34,7 +34,7 @@ void expect_says(const StoreBatch& batch, const std::string& part) {
   EXPECT_NE(message(batch).find(part), std::string::npos) << message(batch);
 }
 
-class RedisFault : public testing::Test {
+class RedisFault : public ::testing::Test {
  protected:
   void SetUp() override { PANDO_REQUIRE_REDIS(); }
 };

@@ -24,7 +24,7 @@ using test::Pages;
 using test::RedisServer;
 using Kind = StoreBatch::Kind;
 
-class RedisStore : public testing::Test {
+class RedisStore : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     if (test::have_redis()) server_ = std::make_unique<RedisServer>();
@@ -77,7 +77,7 @@ TEST_F(RedisStore, FindsWhatWasPutAndMissesTheRest) {
 TEST_F(RedisStore, PagesOfEverySizeAndCutComeBack) {
   for (const std::size_t size : {0u, 1u, 31u, 4096u, 100000u, 3000000u}) {
     for (const std::size_t num_pieces : {1u, 3u, 2000u}) {
-      SCOPED_TRACE(testing::Message() << size << " bytes in " << num_pieces << " pieces");
+      SCOPED_TRACE(::testing::Message() << size << " bytes in " << num_pieces << " pieces");
       const Pages pages("p", 5, size, num_pieces, size);
       put(pages);
       expect_back(pages);

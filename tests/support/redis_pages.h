@@ -15,6 +15,7 @@
 
 #include "base/random.h"
 #include "pando/store.h"
+#include "store/dispatch.h"
 
 namespace pando::test {
 
@@ -68,24 +69,7 @@ inline std::shared_ptr<StoreBatch> make_batch(
 
 /// Runs the call of the batch's kind, and ends it as a Store would.
 inline void run_batch(StoreBackend& store, StoreBatch& batch) {
-  switch (batch.kind()) {
-    case StoreBatch::Kind::exists:
-      store.exists(batch);
-      break;
-    case StoreBatch::Kind::get:
-      store.get(batch);
-      break;
-    case StoreBatch::Kind::put:
-      store.put(batch);
-      break;
-    case StoreBatch::Kind::remove:
-      store.remove(batch);
-      break;
-    case StoreBatch::Kind::clear:
-      batch.finish(store.clear());
-      return;
-  }
-  batch.finish({});
+  batch.finish(dispatch(store, batch));
 }
 
 inline std::shared_ptr<StoreBatch> call(

@@ -92,16 +92,6 @@ bool run_program(const std::vector<std::string>& arguments) {
          WEXITSTATUS(status) == 0;
 }
 
-TempFolder::TempFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "pando-redis-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  path_ = name;
-}
-TempFolder::~TempFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 // ---- One server.
 
 RedisServer::RedisServer(std::vector<std::string> options) : options_(std::move(options)) {

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "support/temp_directory.h"
+
 namespace pando::test {
 
 /// Both can be run.
@@ -25,19 +27,6 @@ bool have_redis();
 /// Tries until it is true; false when the time is over.
 bool eventually(const std::function<bool()>& condition,
                 std::chrono::milliseconds timeout = std::chrono::seconds(20));
-
-/// An empty folder that goes with the object.
-class TempFolder {
- public:
-  TempFolder();
-  ~TempFolder();
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 class RedisServer {
  public:
@@ -65,7 +54,7 @@ class RedisServer {
  private:
   bool start();
 
-  TempFolder folder_;
+  testing::TempDirectory folder_;
   std::vector<std::string> options_;
   std::uint16_t port_ = 0;
   pid_t pid_ = 0;

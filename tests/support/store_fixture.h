@@ -18,6 +18,7 @@
 #include "base/random.h"
 #include "pando/store.h"
 #include "pando/store_backends.h"
+#include "store/dispatch.h"
 #include "support/cache_fixture.h"
 
 namespace pando::testing {
@@ -83,20 +84,7 @@ inline std::vector<PageOutcome> outcomes(const StoreCall& call) {
 inline std::vector<PageOutcome> run_batch(StoreBackend& backend, StoreBatch::Kind kind,
                                           std::vector<StorePage> pages) {
   StoreBatch batch(kind, std::move(pages), StoreBatch::Clock::time_point::max());
-  switch (kind) {
-    case StoreBatch::Kind::exists:
-      backend.exists(batch);
-      break;
-    case StoreBatch::Kind::get:
-      backend.get(batch);
-      break;
-    case StoreBatch::Kind::put:
-      backend.put(batch);
-      break;
-    default:
-      backend.remove(batch);
-  }
-  batch.finish({});
+  batch.finish(dispatch(backend, batch));
   std::vector<PageOutcome> out;
   for (std::size_t i = 0; i < batch.size(); ++i) out.push_back(batch.outcome(i));
   return out;
