@@ -15,6 +15,6 @@ function(pando_add_mpi)
   set_target_properties(pando_mpi PROPERTIES EXPORT_NAME mpi
                         ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
   target_include_directories(pando_mpi PRIVATE src)
-  target_link_libraries(pando_mpi PUBLIC pando PRIVATE MPI::MPI_CXX $<BUILD_INTERFACE:fmt::fmt-header-only>)
+  target_link_libraries(pando_mpi PUBLIC pando PRIVATE MPI::MPI_CXX $<BUILD_INTERFACE:pando_fmt>)
   pando_strict(pando_mpi)
 endfunction()

@@ -2,7 +2,7 @@
 add_library(pando_test_support STATIC support/cache_model.cc support/cache_model_keys.cc
             support/cache_model_requests.cc support/reference_cache.cc)
 target_include_directories(pando_test_support PUBLIC ${PROJECT_SOURCE_DIR}/tests)
-target_link_libraries(pando_test_support PUBLIC pando PRIVATE fmt::fmt-header-only)
+target_link_libraries(pando_test_support PUBLIC pando PRIVATE pando_fmt)
 pando_strict(pando_test_support)
 
 pando_test(cache_model_test LABEL model SOURCES cache/prefix_cache_model_test.cc

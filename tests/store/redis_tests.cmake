@@ -7,7 +7,7 @@ if(PANDO_REDIS)
   add_library(pando_redis_support STATIC support/redis_server.cc)
   target_include_directories(pando_redis_support PUBLIC ${PROJECT_SOURCE_DIR}/tests
                              ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(pando_redis_support PUBLIC pando hiredis PRIVATE fmt::fmt-header-only)
+  target_link_libraries(pando_redis_support PUBLIC pando hiredis PRIVATE pando_fmt)
   pando_strict(pando_redis_support)
 
   pando_test(redis_store_test AT_ONCE LABEL integration LIBRARIES pando_redis_support rapidcheck SOURCES

@@ -13,7 +13,7 @@ namespace pando::redis {
 namespace {
 
 void append_argument(std::string& out, std::string_view argument) {
-  fmt::format_to(std::back_inserter(out), "${}\r\n{}\r\n", argument.size(), argument);
+  out += fmt::format("${}\r\n{}\r\n", argument.size(), argument);
 }
 
 void add_command(SendQueue& out, std::initializer_list<std::string_view> arguments) {
@@ -58,7 +58,7 @@ void PageCommands::add_put(SendQueue& out, const StorePage& page, const PageTag&
   std::string head = ttl_ ? "*5\r\n" : "*3\r\n";
   append_argument(head, "SET");
   append_argument(head, key(page));
-  fmt::format_to(std::back_inserter(head), "${}\r\n", kPrefixBytes + tag.size_bytes);
+  head += fmt::format("${}\r\n", kPrefixBytes + tag.size_bytes);
   const Prefix prefix = encode_prefix(tag);
   head.append(reinterpret_cast<const char*>(prefix.data()), prefix.size());
   out.add_text(head);
