@@ -32,7 +32,8 @@ RadixIndex::Options index_options(const CacheOptions& o) {
                               .hashes = o.events,
                               .hash_seed = o.hash_seed.value_or(random_seed()),
                               .state = o.state.has_value(),
-                              .host = o.host.has_value()};
+                              .host = o.host.has_value(),
+                              .mirrors_first = o.host && o.host->reclaim_mirrors_first};
   if (o.window) options.window_pages = pages_for(*o.window, o.page_size);
   if (o.state) {
     options.snapshot_interval_pages = pages_for(o.state->snapshot_interval, o.page_size);

@@ -51,8 +51,7 @@ bool HostTier::reserve(ComponentKind kind, std::size_t n, std::vector<HostPageId
 RadixIndex::Evicted HostTier::evict(const RadixIndex::Goal& goal) {
   note_demotions(core_.released);  // before their pages may be freed
   RadixIndex::Released released;
-  const RadixIndex::Evicted evicted =
-      index_.evict_host(goal, options_.reclaim_mirrors_first, released);
+  const RadixIndex::Evicted evicted = index_.evict_host(goal, released);
   stats.host_evicted_tokens += evicted.host_pages * index_.page_size();
   core_.give_back_device(released);
   give_back(released);
@@ -87,6 +86,29 @@ bool HostTier::reserve_node(NodeIndex i, Copy& copy) {
 }
 
 // ---- Copying -----------------------------------------------------------------------------------
+
+std::unique_ptr<HostTier::Copy> HostTier::new_copy() {
+  if (spare_.empty()) return std::make_unique<Copy>();
+  std::unique_ptr<Copy> copy = std::move(spare_.back());
+  spare_.pop_back();
+  return copy;
+}
+
+void HostTier::recycle(std::unique_ptr<Copy> copy) {
+  copy->clear();
+  spare_.push_back(std::move(copy));
+}
+
+void HostTier::Copy::clear() {
+  parts.clear();
+  for (Pages* pages : {&full, &window, &state}) {
+    pages->device.clear();
+    pages->host.clear();
+  }
+  transfers.clear();
+  num_pages = 0;
+  broken = false;
+}
 
 bool HostTier::Copy::finished() const {
   return std::all_of(transfers.begin(), transfers.end(),
@@ -148,14 +170,15 @@ void HostTier::write_through(NodeIndex end) {
     const Node& node = index_.node(i);
     if (!node.on_host && !node.backing_up && node.hits >= enough) path_.push_back(i);
   }
-  Copy copy;
+  if (path_.empty()) return;
+  std::unique_ptr<Copy> copy = new_copy();
   for (; !path_.empty(); path_.pop_back()) {
-    if (!reserve_node(path_.back(), copy)) break;
+    if (!reserve_node(path_.back(), *copy)) break;
     index_.set_backing_up(path_.back(), true);
-    hold(copy.parts.back());
+    hold(copy->parts.back());
   }
-  if (copy.parts.empty()) return;
-  start_backup(copy);
+  if (copy->parts.empty()) return recycle(std::move(copy));
+  start_backup(*copy);
   backups_.push_back(std::move(copy));
 }
 
@@ -250,10 +273,11 @@ void HostTier::finish_write_back() {
 // ---- Polling -----------------------------------------------------------------------------------
 
 PollResult HostTier::poll() {
-  while (!backups_.empty() && backups_.front().finished()) {
-    Copy copy = std::move(backups_.front());
+  while (!backups_.empty() && backups_.front()->finished()) {
+    std::unique_ptr<Copy> copy = std::move(backups_.front());
     backups_.pop_front();
-    apply_backup(copy);
+    apply_backup(*copy);
+    recycle(std::move(copy));
   }
   while (!loads_.empty() && loads_.front().copy.finished()) {
     Load load = std::move(loads_.front());
@@ -266,7 +290,7 @@ PollResult HostTier::poll() {
 }
 
 void HostTier::drain() {
-  for (Copy& copy : backups_) copy.wait();
+  for (const auto& copy : backups_) copy->wait();
   for (Load& load : loads_) load.copy.wait();
   poll();
 }
@@ -332,10 +356,10 @@ Status HostTier::check(const Reserved& fetching) const {
     own(window, load.copy.window.host, PageState::loading);
     own(state, load.copy.state.host, PageState::loading);
   }
-  for (const Copy& copy : backups_) {
-    own(full, copy.full.host, PageState::writing);
-    own(window, copy.window.host, PageState::writing);
-    own(state, copy.state.host, PageState::writing);
+  for (const auto& copy : backups_) {
+    own(full, copy->full.host, PageState::writing);
+    own(window, copy->window.host, PageState::writing);
+    own(state, copy->state.host, PageState::writing);
   }
   own(full, fetching.full, PageState::writing);
   own(window, fetching.window, PageState::writing);

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -94,6 +95,7 @@ class HostTier {
     std::size_t num_pages = 0;
     bool broken = false;  // the copier refused some of it
 
+    void clear();  // keeps the room
     bool finished() const;
     /// True if every byte has arrived.
     bool wait() const;
@@ -115,6 +117,8 @@ class HostTier {
   static PageId page_of(StateSlot slot) { return PageId{slot.index + 1}; }
   bool reserve_node(NodeIndex node, Copy& copy);
   void note_demotions(RadixIndex::Released& released);
+  std::unique_ptr<Copy> new_copy();
+  void recycle(std::unique_ptr<Copy> copy);
   void start_backup(Copy& copy);
   void hold(const Part& part);
   void release(const Part& part);
@@ -135,9 +139,12 @@ class HostTier {
   RadixIndex& index_;
   HostTierOptions options_;
   Evict evict_;
-  std::deque<Copy> backups_;
+  std::deque<std::unique_ptr<Copy>> backups_;
   std::deque<Load> loads_;
   Copy victims_;  // of the eviction under way
+  // Ended backups, for the next ones to use their room. (PollCompletions: 188 ns without, 138
+  // with.)
+  std::vector<std::unique_ptr<Copy>> spare_;
   PollResult acknowledged_;
   std::size_t num_locks_ = 0;
   std::size_t num_state_locks_ = 0;

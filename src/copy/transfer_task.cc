@@ -58,8 +58,10 @@ Status TransferTask::outcome() const {
 }
 
 Status TransferTask::wait() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ended(); });
+  if (!ended()) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ended(); });
+  }
   return outcome();
 }
 

@@ -69,6 +69,7 @@ struct alignas(kCacheLine) Node {
 
   bool is_root() const { return info != nullptr; }
   bool on_device() const { return pages != nullptr; }
+  bool is_in_an_order() const { return in_order || in_host_order || in_mirrors; }
   std::uint32_t begin_pages() const { return end_pages - num_pages; }
   /// May leave the device: nothing below is on it, nobody holds it there. Without a host copy, what
   /// is below on the host would go too, so nobody may hold that.

@@ -283,7 +283,7 @@ Status RadixIndex::check_tiers(const Holds& holds) const {
     if (!node.on_host && (has_host_window(i) || has_host_snapshot(i)))
       status = broken("node {} has a component on the host, where it is not", i);
     if (node.in_host_order != node.is_host_candidate() ||
-        node.in_mirrors != (host_ && node.is_mirror()))
+        node.in_mirrors != (mirrors_first_ && node.is_mirror()))
       status = broken("node {} is {}in the host order and {}among the mirrors", i,
                       node.in_host_order ? "" : "not ", node.in_mirrors ? "" : "not ");
     pages += node.on_host ? node.num_pages : 0;

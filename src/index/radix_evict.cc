@@ -106,13 +106,13 @@ void RadixIndex::enter_order(NodeIndex index) {
   node.order_key = policy_->key(stats(node));
   node.in_order = leaves_device;
   node.in_host_order = leaves_host;
-  node.in_mirrors = host_ && node.is_mirror();
+  node.in_mirrors = mirrors_first_ && node.is_mirror();
   if (node.in_order) order_.insert(node.order_key, index);
   if (node.in_host_order) host_order_.insert(node.order_key, index);
   if (node.in_mirrors) mirror_order_.insert(last_first(node.order_key), index);
 }
 
-void RadixIndex::leave_order(NodeIndex index) {
+void RadixIndex::leave_orders(NodeIndex index) {
   Node& node = nodes_[index];
   if (node.in_order) order_.erase(node.order_key, index);
   if (node.in_host_order) host_order_.erase(node.order_key, index);
@@ -242,9 +242,9 @@ void RadixIndex::evict_snapshots(const Goal& goal, Released& out, Evicted& evict
   }
 }
 
-RadixIndex::Evicted RadixIndex::evict_host(const Goal& goal, bool mirrors_first, Released& out) {
+RadixIndex::Evicted RadixIndex::evict_host(const Goal& goal, Released& out) {
   Evicted evicted;
-  while (mirrors_first && evicted.host_pages < goal.pages && !mirror_order_.empty())
+  while (evicted.host_pages < goal.pages && !mirror_order_.empty())
     drop_host_copy(mirror_order_.front(), out, evicted);
   evict_host_leaves(goal.pages, out, evicted);
   if (host_window_) evict_host_window(goal.window_pages, out, evicted);

@@ -26,6 +26,7 @@ RadixIndex::RadixIndex(const Options& options, std::unique_ptr<EvictionPolicy> p
       overlap_(options.bigram ? 1 : 0),
       with_hashes_(options.hashes),
       host_(options.host),
+      mirrors_first_(options.host && options.mirrors_first),
       window_pages_(options.window_pages.value_or(0)),
       snapshot_interval_pages_(options.snapshot_interval_pages),
       max_snapshots_per_path_(options.max_snapshots_per_path),

@@ -59,7 +59,8 @@ class RadixIndex {
     bool state = false;                            // with a state component
     std::size_t snapshot_interval_pages = 0;       // see thin_snapshots
     std::size_t max_snapshots_per_path = SIZE_MAX;
-    bool host = false;  // nodes may have a host side
+    bool host = false;           // nodes may have a host side
+    bool mirrors_first = false;  // see evict_host
   };
   RadixIndex(const Options& options, std::unique_ptr<EvictionPolicy> policy);
   ~RadixIndex();
@@ -220,9 +221,9 @@ class RadixIndex {
   void lock_host(NodeIndex node);
   void unlock_host(NodeIndex node, Released& out);
 
-  /// Takes pages from the least valuable leaves that are on the host only, after the host copies of
-  /// nodes that the device will keep longest if `mirrors_first`. Then windows and snapshots.
-  Evicted evict_host(const Goal& goal, bool mirrors_first, Released& out);
+  /// Takes pages from the least valuable leaves that are on the host only, with `mirrors_first`
+  /// after the host copies of nodes that the device will keep longest. Then windows and snapshots.
+  Evicted evict_host(const Goal& goal, Released& out);
 
   std::span<const HostPageId> host_pages(const Node& node) const;
   std::span<const HostPageId> host_window_pages(const Node& node) const;
@@ -313,7 +314,10 @@ class RadixIndex {
   NodeStats stats(const Node& node) const;
   // Out of the orders before anything changes that they go by, and back in after it.
   void enter_order(NodeIndex node);
-  void leave_order(NodeIndex node);
+  void leave_order(NodeIndex node) {
+    if (nodes_[node].is_in_an_order()) leave_orders(node);  // few are
+  }
+  void leave_orders(NodeIndex node);
   // The same, and out of the tallies of pages and into them.
   void retire(NodeIndex node);
   void admit(NodeIndex node);
@@ -343,6 +347,7 @@ class RadixIndex {
   const std::size_t overlap_;  // raw tokens a page reads beyond its units: 1 for bigram keys
   bool with_hashes_;
   const bool host_;
+  const bool mirrors_first_;
   const std::size_t window_pages_;
   const std::size_t snapshot_interval_pages_;
   const std::size_t max_snapshots_per_path_;
@@ -352,9 +357,10 @@ class RadixIndex {
   SegmentStore segments_;
   ChildTable children_;
   BranchIndex branches_;
-  EvictionOrder order_;         // leaves of the device that nobody holds
-  EvictionOrder host_order_;    // leaves that are on the host only and that nobody holds
-  EvictionOrder mirror_order_;  // of those in order_, leaves with a host copy, the last one first
+  EvictionOrder order_;       // leaves of the device that nobody holds
+  EvictionOrder host_order_;  // leaves that are on the host only and that nobody holds
+  // Of those in order_, leaves with a host copy, the last one first; kept if they go first.
+  EvictionOrder mirror_order_;
   std::optional<Component> window_;
   std::optional<Component> state_;
   std::optional<Component> host_window_;
