@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pages between a device pool and its host mirror on the CPU, in every layout, beside a plain
 // memcpy of as many bytes by as many threads. Pages are scattered on both sides.
-#include <array>
 #include <cstring>
 #include <memory>
 #include <numeric>
-#include <thread>
 #include <vector>
 
 #include "base/random.h"
 #include "limit.h"
 #include "pages.h"
 #include "pando/copier.h"
+#include "plain_copy.h"
 
 namespace pando::bench {
 namespace {
@@ -59,33 +58,6 @@ class Pools {
   std::vector<HostPageId> host_pages;
 };
 
-// As many bytes from one contiguous buffer to another, by as many threads.
-class PlainCopy {
- public:
-  PlainCopy(Arena& arena, std::size_t bytes) : arena_(arena), bytes_(bytes) {
-    for (std::byte*& memory : memory_) {
-      memory = static_cast<std::byte*>(*arena.allocate(bytes, 4096));
-      std::memset(memory, 1, bytes);
-    }
-  }
-  ~PlainCopy() {
-    for (std::byte* memory : memory_) arena_.free(memory, bytes_);
-  }
-  void run() {
-    std::vector<std::thread> threads;
-    const std::size_t share = bytes_ / kThreads;
-    for (std::size_t i = 0; i < kThreads; ++i)
-      threads.emplace_back(
-          [this, i, share] { std::memcpy(memory_[0] + i * share, memory_[1] + i * share, share); });
-    for (std::thread& thread : threads) thread.join();
-  }
-
- private:
-  Arena& arena_;
-  std::size_t bytes_;
-  std::array<std::byte*, 2> memory_ = {};
-};
-
 void verify(Pools& pools) {
   Random random(3);
   for (std::size_t i = 0; i < 64; ++i) {
@@ -127,7 +99,7 @@ class Prepared {
   explicit Prepared(const Config& config)
       : config_(config),
         pools_(config.layout, config.page_size),
-        plain_(*pools_.arena, pools_.bytes()) {
+        plain_(*pools_.arena, pools_.bytes(), kThreads) {
     // Different bytes everywhere, so that verify() can tell.
     const bool backup = config.call == Call::backup;
     auto* words = reinterpret_cast<std::uint64_t*>(

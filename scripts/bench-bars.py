@@ -34,6 +34,15 @@ BARS = [
     ("AllocExtend", "limit_ratio", "<=", None),
     ("AllocDecode", "limit_ratio", "<=", None),
     ("FreeTokens", "limit_ratio", "<=", None),
+    ("PollIdle", "work_ns", "<=", 50),
+    ("PollCompletions/1000", "ns_per_completion", "<=", 200),
+    ("HostEvict/nodes:1000", "work_ns", "<=", None),
+    ("HostEvict/nodes:1000000", "work_ns", "<=", None),
+    ("HostEvict/nodes:1000000", "limit_ratio", "<=", 10),
+    ("BackupBookkeeping/nodes:1000", "work_ns", "<=", None),
+    ("BackupBookkeeping/nodes:1000000", "work_ns", "<=", None),
+    ("BackupBookkeeping/nodes:1000000", "limit_ratio", "<=", 10),
+    ("LoadBack/tokens:8192", "of_memcpy", ">=", 0.7),
 ]
 LAYOUTS = ["layer_first", "page_first", "page_first_direct", "page_head"]
 BARS += [
