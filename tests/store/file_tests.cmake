@@ -12,7 +12,7 @@ pando_test(file_store_model_test LABEL model SOURCES store/file_store_model_test
 add_executable(file_store_writer store/file_store_writer.cc)
 target_include_directories(file_store_writer PRIVATE ${PROJECT_SOURCE_DIR}/src
                            ${PROJECT_SOURCE_DIR}/tests)
-target_link_libraries(file_store_writer PRIVATE pando fmt::fmt-header-only)
+target_link_libraries(file_store_writer PRIVATE pando pando_fmt)
 pando_strict(file_store_writer)
 set_target_properties(file_store_writer PROPERTIES
                       RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
