@@ -26,6 +26,7 @@
 #include "pando/allocator.h"
 #include "pando/events.h"
 #include "pando/policy.h"
+#include "pando/ranks.h"
 #include "pando/result.h"
 #include "pando/state_allocator.h"
 #include "pando/tiers.h"
@@ -61,6 +62,9 @@ struct CacheOptions {
   /// What the device evicts goes on in host memory. The pools and the copier must outlive the
   /// cache.
   std::optional<HostTierOptions> host = {};
+  /// Others that mirror this cache (tensor and pipeline parallelism): every rank makes the same
+  /// calls in the same order, and what depends on local timing or room is agreed. Must outlive it.
+  Ranks* ranks = nullptr;
 
   Status validate() const;
 };
@@ -360,6 +364,8 @@ class PrefixCache {
   std::vector<SlotId> all_slots() const;
   /// The tree as text, one node a line, children in token order.
   std::string dump() const;
+  /// A hash of what ranks agree on: tokens, sides, holds and use of every node, not where they are.
+  std::uint64_t digest() const;
   /// Proves the invariants of the tree and that no slot has two owners. O(tree).
   Status check() const;
 

@@ -135,6 +135,9 @@ struct PollResult {
   std::size_t stored = 0;   ///< nodes whose pages the store has been given
   std::size_t failures = 0;
   bool idle = true;  ///< nothing is under way any more
+  /// The ranks could not reach each other. What is under way stays so, nothing moves between tiers
+  /// any more; the cache must be given up on every rank.
+  bool ranks_lost = false;
 };
 
 /// Totals since creation or reset(), in tokens unless said otherwise.

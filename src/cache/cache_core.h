@@ -3,6 +3,7 @@
 // records. PrefixCache::Impl adds the calls; HostTier moves bytes for it.
 #pragma once
 
+#include "cache/agreement.h"
 #include "cache/event_log.h"
 #include "cache/slot_ledger.h"
 #include "cache/state_ledger.h"
@@ -20,6 +21,7 @@ struct CacheCore {
   RadixIndex index;
   SlotLedger ledger;
   StateLedger states;
+  Agreement ranks;
   std::optional<EventLog> events = {};
   CacheStats stats = {};
   RadixIndex::Released released = {};  // by the operation under way; empty between operations

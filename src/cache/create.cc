@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making a PrefixCache: options and allocators that do not fit together are refused here.
+#include <array>
 #include <atomic>
 #include <bit>
+#include <functional>
 #include <random>
 
 #include "base/check.h"
@@ -42,6 +44,102 @@ RadixIndex::Options index_options(const CacheOptions& o) {
   return options;
 }
 
+/// What must be alike on all ranks, or their trees would not stay so.
+using Setting = std::pair<const char*, std::size_t>;
+constexpr std::size_t kNumSettings = 15;
+
+std::array<Setting, kNumSettings> settings_of(const CacheOptions& o, const SlotLedger& ledger,
+                                              const StateAllocator* states) {
+  const PagedAllocator* full = ledger.full_side();
+  const WindowAllocator* both = ledger.window_allocator();
+  return {{
+      {"page_size", o.page_size},
+      {"bigram", o.bigram},
+      {"disabled", o.disabled},
+      {"evict_whole_nodes", o.evict_whole_nodes},
+      {"partial_pages", o.partial_pages},
+      {"window", o.window.value_or(0)},
+      {"state.snapshot_interval", o.state ? o.state->snapshot_interval : 0},
+      {"state.max_per_path", o.state ? o.state->max_per_path : 0},
+      {"host", o.host.has_value()},
+      {"host.write_policy", o.host ? static_cast<std::size_t>(o.host->write_policy) : 0},
+      {"host.load_back_threshold", o.host ? o.host->load_back_threshold : 0},
+      {"host.reclaim_mirrors_first", o.host && o.host->reclaim_mirrors_first},
+      {"free pages", full != nullptr ? full->available_pages() : 0},
+      {"free window pages", both != nullptr ? both->window().available_pages() : 0},
+      {"free snapshots", states != nullptr ? states->available() : 0},
+  }};
+}
+
+/// Every rank tells the others whether it is ready, and with what; all go on, or none.
+Status agree(Agreement& ranks, const Status& here,
+             const std::array<Setting, kNumSettings>& settings) {
+  std::array<std::int64_t, 1 + 2 * kNumSettings> told = {here.ok()};
+  for (std::size_t i = 0; i < kNumSettings; ++i) {
+    told[1 + 2 * i] = static_cast<std::int64_t>(settings[i].second);
+    told[2 + 2 * i] = -told[1 + 2 * i];  // the least of these tells the greatest
+  }
+  ranks.least(told);
+  if (!here.ok()) return here;
+  if (ranks.lost())
+    return make_error(ErrorCode::unavailable, "create: the ranks do not reach each other");
+  if (told[0] == 0)
+    return make_error(ErrorCode::unavailable, "create: another rank has refused its options");
+  for (std::size_t i = 0; i < kNumSettings; ++i) {
+    if (told[1 + 2 * i] != -told[2 + 2 * i])
+      return make_error(ErrorCode::invalid_argument,
+                        "create: {} is {} here, and from {} to {} on all ranks; expected the same "
+                        "everywhere",
+                        settings[i].first, settings[i].second, told[1 + 2 * i], -told[2 + 2 * i]);
+  }
+  return {};
+}
+
+Status validate_paged(const CacheOptions& options) {
+  if (Status s = options.validate(); !s) return s;
+  if (options.window)
+    return make_error(ErrorCode::invalid_argument,
+                      "a window of {} tokens needs a WindowAllocator: this allocator's slots have "
+                      "no window side",
+                      *options.window);
+  return {};
+}
+
+Status validate_window(const CacheOptions& options) {
+  if (Status s = options.validate(); !s) return s;
+  if (!options.window)
+    return make_error(ErrorCode::invalid_argument,
+                      "over a WindowAllocator, the options must say how long the window is");
+  return {};
+}
+
+Status validate_engine(const CacheOptions& options, const EngineSlots& slots) {
+  if (Status s = options.validate(); !s) return s;
+  if (!slots.free) return make_error(ErrorCode::invalid_argument, "EngineSlots::free is empty");
+  if (options.window && (!slots.free_window || !slots.move_window))
+    return make_error(ErrorCode::invalid_argument,
+                      "with a window, EngineSlots needs free_window and move_window");
+  if (slots.max_slots < 2 * options.page_size || slots.max_slots / options.page_size > UINT32_MAX)
+    return make_error(ErrorCode::invalid_argument,
+                      "max_slots {} gives no page beside the padding page, or more than 2^32",
+                      slots.max_slots);
+  return {};
+}
+
+Status validate_parts(const CacheOptions& options, const SlotLedger& ledger,
+                      const StateAllocator* states) {
+  if (options.page_size != ledger.page_size())
+    return make_error(ErrorCode::invalid_argument,
+                      "cache page size {} differs from the allocator's {}", options.page_size,
+                      ledger.page_size());
+  if (options.state.has_value() != (states != nullptr))
+    return make_error(ErrorCode::invalid_argument,
+                      "a state component and a pool for its snapshots come together; only the {} "
+                      "is given",
+                      options.state ? "option" : "pool");
+  return options.host ? validate_host_tier(options, ledger, states) : Status{};
+}
+
 }  // namespace
 
 Status CacheOptions::validate() const {
@@ -60,7 +158,7 @@ Status CacheOptions::validate() const {
 PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<EvictionPolicy> policy,
                         StateAllocator* state_pool)
     : CacheCore{o, RadixIndex(index_options(o), std::move(policy)), std::move(l),
-                StateLedger(state_pool)},
+                StateLedger(state_pool), Agreement(o.ranks)},
       cache_id(next_cache_id()) {
   if (o.host) {
     tier.emplace(*this, *o.host, [this](const RadixIndex::Goal& goal) { evict(goal); });
@@ -83,24 +181,22 @@ PrefixCache::~PrefixCache() {
   impl_->evict_all();
 }
 
-Result<std::unique_ptr<PrefixCache>> PrefixCache::Impl::make(const CacheOptions& options,
-                                                             SlotLedger ledger,
-                                                             std::unique_ptr<EvictionPolicy> policy,
-                                                             StateAllocator* states) {
-  if (options.page_size != ledger.page_size())
-    return make_error(ErrorCode::invalid_argument,
-                      "cache page size {} differs from the allocator's {}", options.page_size,
-                      ledger.page_size());
-  if (options.state.has_value() != (states != nullptr))
-    return make_error(ErrorCode::invalid_argument,
-                      "a state component and a pool for its snapshots come together; only the {} "
-                      "is given",
-                      options.state ? "option" : "pool");
-  if (options.host) {
-    if (Status s = validate_host_tier(options, ledger, states); !s) return s.error();
+Result<std::unique_ptr<PrefixCache>> PrefixCache::Impl::make(
+    const CacheOptions& options, const Status& valid,
+    const std::function<SlotLedger()>& make_ledger, std::unique_ptr<EvictionPolicy> policy,
+    StateAllocator* states) {
+  std::optional<SlotLedger> ledger;
+  Status ready = valid;
+  std::array<Setting, kNumSettings> settings = {};
+  if (valid.ok()) {
+    ledger.emplace(make_ledger());
+    ready = validate_parts(options, *ledger, states);
+    settings = settings_of(options, *ledger, states);
   }
-  auto impl =
-      std::make_unique<Impl>(options, std::move(ledger), *policy_or_lru(std::move(policy)), states);
+  Agreement ranks(options.ranks);
+  if (Status s = agree(ranks, ready, settings); !s) return s.error();
+  auto impl = std::make_unique<Impl>(options, std::move(*ledger), *policy_or_lru(std::move(policy)),
+                                     states);
   return std::unique_ptr<PrefixCache>(new PrefixCache(std::move(impl)));
 }
 
@@ -108,41 +204,27 @@ Result<std::unique_ptr<PrefixCache>> PrefixCache::create(const CacheOptions& opt
                                                          PagedAllocator& allocator,
                                                          std::unique_ptr<EvictionPolicy> policy,
                                                          StateAllocator* states) {
-  if (Status s = options.validate(); !s) return s.error();
-  if (options.window)
-    return make_error(ErrorCode::invalid_argument,
-                      "a window of {} tokens needs a WindowAllocator: this allocator's slots have "
-                      "no window side",
-                      *options.window);
-  return Impl::make(options, SlotLedger(allocator), std::move(policy), states);
+  return Impl::make(
+      options, validate_paged(options), [&] { return SlotLedger(allocator); }, std::move(policy),
+      states);
 }
 
 Result<std::unique_ptr<PrefixCache>> PrefixCache::create(const CacheOptions& options,
                                                          WindowAllocator& allocator,
                                                          std::unique_ptr<EvictionPolicy> policy,
                                                          StateAllocator* states) {
-  if (Status s = options.validate(); !s) return s.error();
-  if (!options.window)
-    return make_error(ErrorCode::invalid_argument,
-                      "over a WindowAllocator, the options must say how long the window is");
-  return Impl::make(options, SlotLedger(allocator), std::move(policy), states);
+  return Impl::make(
+      options, validate_window(options), [&] { return SlotLedger(allocator); }, std::move(policy),
+      states);
 }
 
 Result<std::unique_ptr<PrefixCache>> PrefixCache::create(const CacheOptions& options,
                                                          EngineSlots slots,
                                                          std::unique_ptr<EvictionPolicy> policy,
                                                          StateAllocator* states) {
-  if (Status s = options.validate(); !s) return s.error();
-  if (!slots.free) return make_error(ErrorCode::invalid_argument, "EngineSlots::free is empty");
-  if (options.window && (!slots.free_window || !slots.move_window))
-    return make_error(ErrorCode::invalid_argument,
-                      "with a window, EngineSlots needs free_window and move_window");
-  if (slots.max_slots < 2 * options.page_size || slots.max_slots / options.page_size > UINT32_MAX)
-    return make_error(ErrorCode::invalid_argument,
-                      "max_slots {} gives no page beside the padding page, or more than 2^32",
-                      slots.max_slots);
-  return Impl::make(options, SlotLedger(std::move(slots), options.page_size), std::move(policy),
-                    states);
+  return Impl::make(
+      options, validate_engine(options, slots),
+      [&] { return SlotLedger(std::move(slots), options.page_size); }, std::move(policy), states);
 }
 
 }  // namespace pando

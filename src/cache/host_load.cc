@@ -21,6 +21,7 @@ struct HostTier::LoadPlan {
   std::size_t num_pages = 0;         // of `nodes`
   std::size_t num_window_pages = 0;  // of `windows`
 
+  // Taken on the device, and being filled.
   Copy copy;
   std::vector<PageId> without_window;  // that have been given one, in the order of `windows`
   StateSlot snapshot = {};
@@ -55,70 +56,60 @@ HostTier::LoadPlan HostTier::plan_load(NodeIndex end) {
   return plan;
 }
 
-// Evicts exactly what is missing, unless even that would not do.
-bool HostTier::make_room(const LoadPlan& plan) {
-  RadixIndex::Goal goal;
-  const auto missing = [&](std::size_t wanted, std::size_t available, ComponentKind kind,
-                           std::size_t& out) {
-    const std::size_t unit = kind == ComponentKind::state ? 1 : index_.page_size();
-    out = wanted - std::min(wanted, available);
-    return out <= index_.sizes(kind).evictable / unit;
+// ---- Room on the device ------------------------------------------------------------------------
+
+// Of an engine's own slots nobody here knows how many are free: they are asked for.
+RadixIndex::Goal HostTier::shortage(const LoadPlan& plan) const {
+  const auto beyond = [](std::size_t wanted, std::size_t available) {
+    return wanted - std::min(wanted, available);
   };
-  if (const PagedAllocator* full = core_.ledger.full_side()) {
-    if (!missing(plan.num_pages, full->available_pages(), ComponentKind::full, goal.pages))
-      return false;
-  }
-  if (const WindowAllocator* both = core_.ledger.window_allocator()) {
-    if (!missing(plan.num_window_pages, both->window().available_pages(), ComponentKind::window,
-                 goal.window_pages))
-      return false;
-  }
-  if (plan.wants_snapshot &&
-      !missing(1, core_.states.pool()->available(), ComponentKind::state, goal.snapshots))
-    return false;
-  if (goal.pages + goal.window_pages + goal.snapshots > 0) evict_(goal);
-  return true;
+  RadixIndex::Goal goal;
+  if (const PagedAllocator* full = core_.ledger.full_side())
+    goal.pages = beyond(plan.num_pages, full->available_pages());
+  if (const WindowAllocator* both = core_.ledger.window_allocator())
+    goal.window_pages = beyond(plan.num_window_pages, both->window().available_pages());
+  if (plan.wants_snapshot) goal.snapshots = beyond(1, core_.states.pool()->available());
+  return goal;
 }
 
-// Of an engine's own slots nobody here knows how many are free: when it refuses, as much as is
-// wanted is evicted, and it is asked once more.
-bool HostTier::take_pages(LoadPlan& plan) {
-  const auto try_twice = [&](auto take, const RadixIndex::Goal& goal) {
-    if (take()) return true;
-    if (core_.ledger.full_side() != nullptr) return false;
-    evict_(goal);
-    return static_cast<bool>(take());
-  };
+// Evicting less than what is missing would be for nothing.
+bool HostTier::can_evict(const RadixIndex::Goal& goal) const {
+  const std::size_t page_size = index_.page_size();
+  if (goal.snapshots > index_.sizes(ComponentKind::state).evictable) return false;
+  if (core_.ledger.full_side() == nullptr) return true;
+  return goal.pages <= index_.sizes(ComponentKind::full).evictable / page_size &&
+         goal.window_pages <= index_.sizes(ComponentKind::window).evictable / page_size;
+}
+
+// Returns what was refused; nothing if all is taken.
+RadixIndex::Goal HostTier::take_pages(LoadPlan& plan) {
   Copy& copy = plan.copy;
-  if (plan.num_pages > 0 &&
-      !try_twice([&] { return core_.ledger.alloc(plan.num_pages, copy.full.device).ok(); },
-                 {.pages = plan.num_pages}))
-    return false;
+  if (plan.num_pages > 0 && !core_.ledger.alloc(plan.num_pages, copy.full.device).ok())
+    return {.pages = plan.num_pages};
 
   std::vector<PageId> without_window;
   std::size_t offset = copy.full.device.size();
   for (const NodeIndex i : plan.windows) {  // from the end up
     const Node& node = index_.node(i);
-    const PageId* pages = reinterpret_cast<const PageId*>(node.pages);
+    std::span<const PageId> pages = index_.device_pages(node);
     if (!node.on_device()) {
       offset -= node.num_pages;
-      pages = copy.full.device.data() + offset;
+      pages = std::span(copy.full.device).subspan(offset, node.num_pages);
     }
-    without_window.insert(without_window.end(), pages, pages + node.num_pages);
+    append(without_window, pages);
   }
   if (!without_window.empty()) {
-    if (!try_twice([&] { return core_.ledger.alloc_window(without_window).ok(); },
-                   {.window_pages = without_window.size()}))
-      return false;
+    if (!core_.ledger.alloc_window(without_window).ok())
+      return {.window_pages = without_window.size()};
     core_.ledger.window_pages(without_window, copy.window.device);
     plan.without_window = std::move(without_window);
   }
-  if (!plan.wants_snapshot) return true;
+  if (!plan.wants_snapshot) return {};
   const std::optional<StateSlot> slot = core_.states.pool()->alloc();
-  if (!slot) return false;
+  if (!slot) return {.snapshots = 1};
   plan.snapshot = *slot;
   copy.state.device.push_back(page_of(*slot));
-  return true;
+  return {};
 }
 
 // Gives back what was taken on the device.
@@ -128,8 +119,14 @@ void HostTier::give_up(LoadPlan& plan) {
   core_.ledger.release_window(std::span<const PageId>(plan.without_window));
   core_.ledger.release(std::span<const PageId>(plan.copy.full.device));
   core_.ledger.flush();
+  plan.copy.clear();
+  plan.without_window.clear();
+  plan.snapshot = {};
 }
 
+// ---- Copying -----------------------------------------------------------------------------------
+
+// Unless it succeeds nothing is under way.
 Status HostTier::start_load(LoadPlan& plan, LoadOrder order) {
   Copy& copy = plan.copy;
   for (const NodeIndex i : plan.nodes) {
@@ -155,16 +152,53 @@ Status HostTier::start_load(LoadPlan& plan, LoadOrder order) {
     pools.host->abort_load(pages.host);
     status = transfer.error();
   });
-  if (status.ok()) return status;
-  std::size_t begun = 0;
+  if (!status.ok()) stop_load(plan);
+  return status;
+}
+
+void HostTier::stop_load(LoadPlan& plan) {
+  Copy& copy = plan.copy;
   for (Transfer& transfer : copy.transfers) {
     if (!transfer.cancel()) (void)transfer.wait();
   }
+  std::size_t begun = 0;
   copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
     if (begun++ < copy.transfers.size()) pools.host->abort_load(pages.host);
   });
-  return status;
+  copy.transfers.clear();
 }
+
+// With what is free; or after evicting what any rank was short of, one component after the other.
+// In the end all ranks have it under way, or none has taken anything.
+Result<bool> HostTier::try_load(LoadPlan& plan, LoadOrder order) {
+  constexpr int kAttempts = 4;
+  for (int attempt = 1;; ++attempt) {
+    RadixIndex::Goal goal = shortage(plan);
+    if (!goal.any()) goal = take_pages(plan);
+    const bool taken = !goal.any();
+    const Status started = taken ? start_load(plan, order) : Status{};
+    const bool here = taken && started.ok();
+    std::int64_t values[] = {here, started.ok(), -static_cast<std::int64_t>(goal.pages),
+                             -static_cast<std::int64_t>(goal.window_pages),
+                             -static_cast<std::int64_t>(goal.snapshots)};
+    core_.ranks.least(values);
+    if (values[0] != 0) return true;
+    if (here) stop_load(plan);
+    give_up(plan);
+    if (!started.ok()) return started.error();
+    if (values[1] == 0)
+      return make_error(ErrorCode::unavailable, "load_back: {}",
+                        core_.ranks.lost() ? "the ranks have lost each other"
+                                           : "the copier of another rank has refused");
+    goal = {.pages = static_cast<std::size_t>(-values[2]),
+            .window_pages = static_cast<std::size_t>(-values[3]),
+            .snapshots = static_cast<std::size_t>(-values[4])};
+    if (attempt == kAttempts || !can_evict(goal)) return false;
+    evict_(goal);
+  }
+}
+
+// ---- Loading -----------------------------------------------------------------------------------
 
 void HostTier::commit(LoadPlan& plan, Load& load) {
   std::size_t offset = 0;
@@ -229,25 +263,17 @@ Result<LoadOutcome> HostTier::load(NodeIndex end, std::size_t from,
   for (const NodeIndex i : kept_windows) index_.lock_window(i, index_.node(i).begin_pages());
   if (keeps_snapshot) index_.lock_state(end);
   index_.lock_host(end);
-  const bool has_pages = make_room(plan) && take_pages(plan);
-  const Status started = has_pages ? start_load(plan, load_options.order) : Status{};
-  const bool loads = has_pages && started.ok();
-  if (loads) {
-    loads_.emplace_back();
-    commit(plan, loads_.back());
-  } else {
-    give_up(plan);
-  }
+  const Result<bool> loads = try_load(plan, load_options.order);
+  if (loads.ok() && *loads) commit(plan, loads_.emplace_back());
   index_.unlock_host(end, core_.released);
   if (keeps_snapshot) index_.unlock_state(end);
   for (const NodeIndex i : kept_windows) index_.unlock_window(i, index_.node(i).begin_pages());
   if (has_anchor) index_.unlock(anchor, core_.released);
-  if (!started.ok()) return started.error();
-  return loads ? LoadOutcome::loaded : LoadOutcome::no_room;
+  if (!loads.ok()) return loads.error();
+  return *loads ? LoadOutcome::loaded : LoadOutcome::no_room;
 }
 
-void HostTier::apply_load(Load& load) {
-  const bool loaded = load.copy.wait();
+void HostTier::apply_load(Load& load, bool loaded) {
   load.copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
     pools.host->complete_load(pages.host);  // even of a failed one: its nodes are cut off
   });
@@ -255,11 +281,9 @@ void HostTier::apply_load(Load& load) {
   --num_host_locks_;
   release(load.held);
   if (loaded) {
-    ++acknowledged_.loads;
     stats.loaded_tokens += load.copy.num_pages * index_.page_size();
     return;
   }
-  ++acknowledged_.failures;
   ++stats.failed_loads;
   const NodeIndex top = index_.resolve(load.top);
   if (top != kNoNode && !index_.is_cut_off(top)) index_.cut_off(top, core_.released);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/append.h"
 #include "base/check.h"
 
 namespace pando {
@@ -13,10 +14,22 @@ std::size_t hits_before_backup(WritePolicy policy) {
   return policy == WritePolicy::write_through ? 1 : 2;
 }
 
+constexpr ComponentKind kComponents[] = {ComponentKind::full, ComponentKind::window,
+                                         ComponentKind::state};
+constexpr std::size_t at(ComponentKind kind) { return static_cast<std::size_t>(kind); }
+
 }  // namespace
 
 HostTier::HostTier(CacheCore& core, const HostTierOptions& options, Evict evict)
-    : core_(core), index_(core.index), options_(options), evict_(std::move(evict)) {}
+    : core_(core), index_(core.index), options_(options), evict_(std::move(evict)) {
+  std::array<std::int64_t, 3> capacity = {};
+  for (const ComponentKind kind : kComponents) {
+    if (const HostPool* pool = pools(kind).host)
+      capacity[at(kind)] = static_cast<std::int64_t>(pool->available_pages());
+  }
+  core_.ranks.least(capacity);
+  std::copy(capacity.begin(), capacity.end(), capacity_.begin());
+}
 
 HostTier::~HostTier() { drain(); }
 
@@ -28,23 +41,42 @@ const TierPools& HostTier::pools(ComponentKind kind) const {
                                          : options_.state;
 }
 
-bool HostTier::reserve(ComponentKind kind, std::size_t n, std::vector<HostPageId>& out) {
-  HostPool& pool = *pools(kind).host;
-  const std::size_t available = pool.available_pages();
-  if (available < n) {
-    const std::size_t missing = n - available;
+// Pages to be had without evicting. Alone, the pool knows, whoever else may use it.
+std::size_t HostTier::room(ComponentKind kind) const {
+  if (core_.ranks.alone()) return pools(kind).host->available_pages();
+  const std::size_t used = index_.host_sizes(kind).total + under_way_[at(kind)];
+  return capacity_[at(kind)] - std::min(capacity_[at(kind)], used);
+}
+
+bool HostTier::reserve(ComponentKind kind, std::size_t n, std::vector<HostPageId>& out,
+                       Claim& claim) {
+  if (const std::size_t free = room(kind); free < n) {
+    const std::size_t missing = n - free;
     const Sizes sizes = index_.host_sizes(kind);
     const std::size_t at_most = options_.reclaim_mirrors_first ? sizes.total : sizes.evictable;
     if (at_most < missing) return false;
     evict(kind == ComponentKind::full     ? RadixIndex::Goal{.pages = missing}
           : kind == ComponentKind::window ? RadixIndex::Goal{.window_pages = missing}
                                           : RadixIndex::Goal{.snapshots = missing});
+    if (room(kind) < n) return false;
   }
+  claim.pages[at(kind)] += n;
+  under_way_[at(kind)] += n;
   const std::size_t first = out.size();
   out.resize(first + n);
-  if (pool.alloc(std::span(out).subspan(first))) return true;
+  if (pools(kind).host->alloc(std::span(out).subspan(first))) return true;
   out.resize(first);
-  return false;
+  claim.refused = true;
+  return true;
+}
+
+void HostTier::settle(Claim& claim, ComponentKind kind, std::size_t n) {
+  claim.pages[at(kind)] -= n;
+  under_way_[at(kind)] -= n;
+}
+
+void HostTier::settle(Claim& claim) {
+  for (const ComponentKind kind : kComponents) settle(claim, kind, claim.pages[at(kind)]);
 }
 
 // What it lets go of is given back at once: it is the room that is wanted.
@@ -63,26 +95,45 @@ RadixIndex::Evicted HostTier::evict(const RadixIndex::Goal& goal) {
 bool HostTier::reserve_node(NodeIndex i, Copy& copy) {
   const std::uint32_t num_pages = index_.node(i).num_pages;
   Part part{.node = index_.id(i), .begin = index_.node(i).begin_pages()};
-  part.full = copy.full.host.size();
-  part.window = copy.window.host.size();
-  if (!reserve(ComponentKind::full, num_pages, copy.full.host)) {
+  part.full = copy.full.device.size();
+  part.window = copy.window.device.size();
+  if (!reserve(ComponentKind::full, num_pages, copy.full.host, copy.claim)) {
     ++stats.refused_backups;
     return false;
   }
-  const auto* pages = reinterpret_cast<const PageId*>(index_.node(i).pages);
-  copy.full.device.insert(copy.full.device.end(), pages, pages + num_pages);
+  append(copy.full.device, index_.device_pages(index_.node(i)));
   if (core_.options.window && index_.has_window(i) &&
-      reserve(ComponentKind::window, num_pages, copy.window.host)) {  // may move what nodes have
+      reserve(ComponentKind::window, num_pages, copy.window.host, copy.claim)) {
     part.has_window = true;
     core_.ledger.window_pages(std::span(copy.full.device).last(num_pages), copy.window.device);
   }
-  if (index_.has_snapshot(i) && reserve(ComponentKind::state, 1, copy.state.host)) {
+  if (index_.has_snapshot(i) && reserve(ComponentKind::state, 1, copy.state.host, copy.claim)) {
     part.state = copy.state.device.size();
     copy.state.device.push_back(page_of(index_.snapshot(i)));
   }
   copy.num_pages += num_pages;
   copy.parts.push_back(part);
   return true;
+}
+
+// Undoes the last reserve_node(), whose pages were refused on this rank or another.
+void HostTier::take_back_last(Copy& copy) {
+  const Part part = copy.parts.back();
+  copy.parts.pop_back();
+  const auto take_back = [&](ComponentKind kind, Pages& pages, std::size_t first) {
+    const std::size_t n = pages.device.size() - first;
+    if (n == 0) return;
+    settle(copy.claim, kind, n);
+    pages.device.resize(first);
+    if (pages.host.size() == first) return;  // refused here
+    pools(kind).host->free(std::span(pages.host).subspan(first));
+    pages.host.resize(first);
+  };
+  copy.num_pages -= copy.full.device.size() - part.full;
+  take_back(ComponentKind::full, copy.full, part.full);
+  take_back(ComponentKind::window, copy.window, part.window);
+  take_back(ComponentKind::state, copy.state, part.state.value_or(copy.state.device.size()));
+  copy.claim.refused = false;
 }
 
 // ---- Copying -----------------------------------------------------------------------------------
@@ -105,6 +156,7 @@ void HostTier::Copy::clear() {
     pages->device.clear();
     pages->host.clear();
   }
+  claim = {};
   transfers.clear();
   num_pages = 0;
   broken = false;
@@ -121,10 +173,19 @@ bool HostTier::Copy::wait() const {
   return all;
 }
 
-// A copier that refuses leaves the copy broken: what has begun is waited for like any other.
+// 0: under way. 1: it has failed. 2: every byte has arrived.
+std::int64_t HostTier::Copy::progress() const {
+  if (!finished()) return 0;
+  return wait() ? 2 : 1;
+}
+
+// A pool or a copier that refuses leaves the copy broken: what has begun is waited for like any
+// other.
 void HostTier::start_backup(Copy& copy) {
+  copy.broken = copy.claim.refused;
   copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
     pools.host->protect_write(pages.host);
+    if (copy.broken) return;
     Result<Transfer> transfer = options_.copier->backup(
         {*pools.device, *pools.host, pages.device, pages.host}, options_.backup_stream);
     if (transfer.ok()) {
@@ -182,8 +243,8 @@ void HostTier::write_through(NodeIndex end) {
   backups_.push_back(std::move(copy));
 }
 
-void HostTier::apply_backup(Copy& copy) {
-  const bool copied = copy.wait();
+void HostTier::apply_backup(Copy& copy, bool copied) {
+  settle(copy.claim);
   copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
     if (copied) {
       pools.host->complete_write(pages.host);
@@ -212,7 +273,6 @@ void HostTier::tell(NodeIndex i) {
 }
 
 void HostTier::count_backup(const Copy& copy, bool copied) {
-  ++(copied ? acknowledged_.backups : acknowledged_.failures);
   stats.failed_backups += copied ? 0 : 1;
   stats.backed_up_tokens += copied ? copy.num_pages * index_.page_size() : 0;
 }
@@ -234,10 +294,17 @@ void HostTier::attach(NodeIndex i, const Part& part, const Copy& copy, bool is_e
 bool HostTier::write_back(NodeIndex i) {
   if (options_.write_policy != WritePolicy::write_back) return false;
   index_.set_backing_up(i, true);  // or making room, for it or for the next one, might take it
-  if (!reserve_node(i, victims_)) {
+  bool reserved = reserve_node(i, victims_);
+  if (reserved && !core_.ranks.all(!victims_.claim.refused)) {
+    take_back_last(victims_);
+    ++stats.refused_backups;
+    reserved = false;
+  }
+  if (!reserved) {
     index_.set_backing_up(i, false);
     return false;
   }
+  settle(victims_.claim);
   attach(i, victims_.parts.back(), victims_, /*is_end=*/true);
   return true;
 }
@@ -250,7 +317,7 @@ void HostTier::finish_write_back() {
   Copy copy = std::move(victims_);
   victims_ = {};
   start_backup(copy);
-  const bool copied = copy.wait();
+  const bool copied = core_.ranks.all(copy.wait());
   copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
     // Even of a failed copy: its nodes go at once.
     pools.host->complete_write(pages.host, /*on_device=*/false);
@@ -272,27 +339,47 @@ void HostTier::finish_write_back() {
 
 // ---- Polling -----------------------------------------------------------------------------------
 
-PollResult HostTier::poll() {
-  while (!backups_.empty() && backups_.front()->finished()) {
+// They are applied in order: what comes after one that is under way need not be looked at.
+void HostTier::report(std::vector<std::int64_t>& values) const {
+  std::int64_t last = 1;
+  for (const auto& copy : backups_) {
+    if (last != 0) last = copy->progress();
+    values.push_back(last);
+  }
+  last = 1;
+  for (const Load& load : loads_) {
+    if (last != 0) last = load.copy.progress();
+    values.push_back(last);
+  }
+}
+
+void HostTier::apply(std::span<const std::int64_t> values, PollResult& result) {
+  const std::span of_backups = values.first(backups_.size());
+  const std::span of_loads = values.subspan(of_backups.size());
+  for (const std::int64_t value : of_backups) {
+    if (value == 0) break;
     std::unique_ptr<Copy> copy = std::move(backups_.front());
     backups_.pop_front();
-    apply_backup(*copy);
+    apply_backup(*copy, value == 2);
     recycle(std::move(copy));
+    ++(value == 2 ? result.backups : result.failures);
   }
-  while (!loads_.empty() && loads_.front().copy.finished()) {
+  for (const std::int64_t value : of_loads) {
+    if (value == 0) break;
     Load load = std::move(loads_.front());
     loads_.pop_front();
-    apply_load(load);
+    apply_load(load, value == 2);
+    ++(value == 2 ? result.loads : result.failures);
   }
-  PollResult result = std::exchange(acknowledged_, {});
-  result.idle = idle();
-  return result;
 }
 
 void HostTier::drain() {
   for (const auto& copy : backups_) copy->wait();
   for (Load& load : loads_) load.copy.wait();
-  poll();
+  std::vector<std::int64_t> values;
+  report(values);
+  PollResult ignored;
+  apply(values, ignored);
 }
 
 void HostTier::note_demotions(RadixIndex::Released& released) {

@@ -5,9 +5,15 @@
 // Invariant: a host page is free in its pool, a node's, or of one of the copies listed here. Both
 // sides of a copy are held, the node against eviction and the pages in their pool's states, until
 // poll() has seen it end. Backups, and loads, are applied in the order they were started.
+//
+// Ranks keep their trees alike: room is counted, not looked up, so that all evict the same; and
+// whatever a pool or a copier may refuse to one rank is taken here first, then either all ranks
+// have it or all give it back. For backups that is told by report() and apply(), when they end.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -41,13 +47,28 @@ class HostTier {
   /// nothing: unless it is `loaded`, nothing but room on the device has changed.
   Result<LoadOutcome> load(NodeIndex end, std::size_t from, const LoadBackOptions& options);
 
-  PollResult poll();
-  /// Waits for everything under way and applies it.
+  /// Appends a number for each copy under way, see Agreement.
+  void report(std::vector<std::int64_t>& values) const;
+  /// The same numbers, each the least of all ranks.
+  void apply(std::span<const std::int64_t> values, PollResult& result);
+  /// Waits for everything under way and applies it as it is here: before everything goes.
   void drain();
   bool idle() const { return backups_.empty() && loads_.empty(); }
   RadixIndex::Evicted evict(const RadixIndex::Goal& goal);
-  /// Host pages for a component, after evicting what is missing: appended to `out`, or none.
-  bool reserve(ComponentKind kind, std::size_t n, std::vector<HostPageId>& out);
+
+  /// Host pages that something under way has asked for. Ranks ask alike, though a pool may refuse
+  /// one of them.
+  struct Claim {
+    std::array<std::size_t, 3> pages = {};  // by ComponentKind
+    bool refused = false;
+  };
+  /// Host pages for a component, after evicting what is missing: appended to `out`, unless the pool
+  /// refuses. False, and nothing is claimed, if there is no room on any rank.
+  bool reserve(ComponentKind kind, std::size_t n, std::vector<HostPageId>& out, Claim& claim);
+  /// So many of them belong to a node now, or are not wanted any more.
+  void settle(Claim& claim, ComponentKind kind, std::size_t n);
+  void settle(Claim& claim);
+
   const TierPools& pools(ComponentKind kind) const;
   void set_write_policy(WritePolicy policy) { options_.write_policy = policy; }
   WritePolicy write_policy() const { return options_.write_policy; }
@@ -91,6 +112,7 @@ class HostTier {
   struct Copy {
     std::vector<Part> parts;
     Pages full, window, state;
+    Claim claim;  // of a backup
     std::vector<Transfer> transfers;
     std::size_t num_pages = 0;
     bool broken = false;  // the copier refused some of it
@@ -99,6 +121,7 @@ class HostTier {
     bool finished() const;
     /// True if every byte has arrived.
     bool wait() const;
+    std::int64_t progress() const;
     /// Calls fn(pools, pages) for each component of which there are pages.
     template <typename Fn>
     void for_each_pool(const HostTierOptions& options, Fn&& fn) {
@@ -115,25 +138,30 @@ class HostTier {
   struct LoadPlan;  // host_load.cc
 
   static PageId page_of(StateSlot slot) { return PageId{slot.index + 1}; }
+  std::size_t room(ComponentKind kind) const;
   bool reserve_node(NodeIndex node, Copy& copy);
+  void take_back_last(Copy& copy);
   void note_demotions(RadixIndex::Released& released);
   std::unique_ptr<Copy> new_copy();
   void recycle(std::unique_ptr<Copy> copy);
   void start_backup(Copy& copy);
   void hold(const Part& part);
   void release(const Part& part);
-  void apply_backup(Copy& copy);
+  void apply_backup(Copy& copy, bool copied);
   void tell(NodeIndex node);
   void count_backup(const Copy& copy, bool copied);
   void attach(NodeIndex node, const Part& part, const Copy& copy, bool is_end);
 
   LoadPlan plan_load(NodeIndex end);
-  bool make_room(const LoadPlan& plan);
-  bool take_pages(LoadPlan& plan);
+  RadixIndex::Goal shortage(const LoadPlan& plan) const;
+  bool can_evict(const RadixIndex::Goal& goal) const;
+  RadixIndex::Goal take_pages(LoadPlan& plan);
   void give_up(LoadPlan& plan);
   Status start_load(LoadPlan& plan, LoadOrder order);
+  void stop_load(LoadPlan& plan);
+  Result<bool> try_load(LoadPlan& plan, LoadOrder order);
   void commit(LoadPlan& plan, Load& load);
-  void apply_load(Load& load);
+  void apply_load(Load& load, bool loaded);
 
   CacheCore& core_;
   RadixIndex& index_;
@@ -145,7 +173,8 @@ class HostTier {
   // Ended backups, for the next ones to use their room. (PollCompletions: 188 ns without, 138
   // with.)
   std::vector<std::unique_ptr<Copy>> spare_;
-  PollResult acknowledged_;
+  std::array<std::size_t, 3> capacity_ = {};   // pages that every rank has, by ComponentKind
+  std::array<std::size_t, 3> under_way_ = {};  // pages claimed
   std::size_t num_locks_ = 0;
   std::size_t num_state_locks_ = 0;
   std::size_t num_host_locks_ = 0;

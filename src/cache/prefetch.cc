@@ -26,7 +26,8 @@ Result<Prefetch> StorageTier::prefetch(const Key& key) {
   const std::size_t num_tokens = (total - walked.pages) * page_size;
   if (num_tokens == 0) return Prefetch{PrefetchOutcome::nothing_to_fetch};
   if (num_tokens < settings_.prefetch.threshold) return Prefetch{PrefetchOutcome::below_threshold};
-  if (occupied_tokens_ + num_tokens > max_tokens_) return Prefetch{PrefetchOutcome::rate_limited};
+  if (occupied_tokens_ + num_tokens > settings_.max_tokens)
+    return Prefetch{PrefetchOutcome::rate_limited};
 
   Fetch fetch;
   fetch.id = PrefetchId{++last_id_};
@@ -44,7 +45,7 @@ Result<Prefetch> StorageTier::prefetch(const Key& key) {
   }
   hash_page_chain(parent ? &*parent : nullptr, key.tokens.data() + walked.pages * page_size,
                   fetch.hashes.size(), page_size, core_.options.bigram, fetch.hashes.data());
-  if (!ask(fetch)) return Prefetch{PrefetchOutcome::rate_limited};
+  ask(fetch);
   if (fetch.anchor) {
     index_.lock_host(index_.resolve(fetch.anchor));
     ++num_host_locks_;
@@ -57,7 +58,8 @@ Result<Prefetch> StorageTier::prefetch(const Key& key) {
   return Prefetch{PrefetchOutcome::started, id};
 }
 
-bool StorageTier::ask(Fetch& fetch) {
+// A queue that refuses has nothing: other ranks ask all the same.
+void StorageTier::ask(Fetch& fetch) {
   std::vector<std::string> keys;
   const auto add = [&](const KeySpace& space) {
     for (const PageHash& hash : fetch.hashes) keys.push_back(space.key(hash));
@@ -67,7 +69,6 @@ bool StorageTier::ask(Fetch& fetch) {
   if (state_space_) add(*state_space_);
   Result<StoreCall> call = store_->exists(std::move(keys));
   if (call.ok()) fetch.question = *call;
-  return call.ok();
 }
 
 // Pages of window within reach that end with the node, unbroken; all of them count as endless.
@@ -81,15 +82,17 @@ std::size_t StorageTier::unbroken_window(NodeIndex node) const {
   return SIZE_MAX / 2;
 }
 
-// The most pages, from the first, that the store has and on whose end all components agree.
+// The most pages, from the first and within the limit, that the store has and on whose end all
+// components agree.
 std::size_t StorageTier::answer(const Fetch& fetch) const {
+  if (!fetch.question) return 0;
   const std::size_t n = fetch.hashes.size();
   const auto has = [&](std::size_t space, std::size_t page) {
     return fetch.question->outcome(space * n + page) == PageOutcome::done;
   };
   std::size_t best = 0;
   std::size_t run = fetch.anchor ? unbroken_window(index_.resolve(fetch.anchor)) : SIZE_MAX / 2;
-  for (std::size_t i = 0; i < n && has(0, i); ++i) {
+  for (std::size_t i = 0; i < std::min(n, fetch.limit) && has(0, i); ++i) {
     std::size_t space = 1;
     if (window_space_) run = has(space++, i) ? run + 1 : 0;
     const bool window_reaches = !window_space_ || run >= index_.window_pages();
@@ -103,13 +106,15 @@ std::size_t StorageTier::answer(const Fetch& fetch) const {
 bool StorageTier::reserve(Fetch& fetch) {
   HostTier::Reserved& pages = fetch.pages;
   const std::size_t windows = window_space_ ? fetch.num_pages - fetch.window_from : 0;
-  const bool reserved =
-      host_.reserve(ComponentKind::full, fetch.num_pages, pages.full) &&
-      (windows == 0 || host_.reserve(ComponentKind::window, windows, pages.window)) &&
-      (!state_space_ || host_.reserve(ComponentKind::state, 1, pages.state));
+  const auto take = [&](ComponentKind kind, std::size_t n, std::vector<HostPageId>& out) {
+    return host_.reserve(kind, n, out, fetch.claim);
+  };
+  const bool reserved = take(ComponentKind::full, fetch.num_pages, pages.full) &&
+                        (windows == 0 || take(ComponentKind::window, windows, pages.window)) &&
+                        (!state_space_ || take(ComponentKind::state, 1, pages.state));
   for_each_component(pages,
                      [&](HostPool& pool, std::vector<HostPageId>& of) { pool.protect_write(of); });
-  return reserved;
+  return reserved && !fetch.claim.refused;
 }
 
 // What a queue refuses, and what comes after it, does not arrive.
@@ -155,36 +160,61 @@ bool StorageTier::is_quiet(const Fetch& fetch) const {
 bool StorageTier::may_end(const Fetch& fetch) const {
   const PrefetchOptions& options = settings_.prefetch;
   if (options.policy == PrefetchPolicy::best_effort || is_quiet(fetch)) return true;
-  if (options.policy == PrefetchPolicy::wait_complete) return false;
-  const double tokens = static_cast<double>(fetch.hashes.size() * index_.page_size());
+  return is_late(fetch, fetch.hashes.size());
+}
+
+// By the timeout policy, with so many pages to wait for.
+bool StorageTier::is_late(const Fetch& fetch, std::size_t num_pages) const {
+  const PrefetchOptions& options = settings_.prefetch;
+  if (options.policy != PrefetchPolicy::timeout) return false;
+  const double tokens = static_cast<double>(num_pages * index_.page_size());
   const double limit = options.timeout_base + tokens / 1024 * options.timeout_per_ki_token;
   return std::chrono::duration<double>(settings_.now() - fetch.started).count() > limit;
 }
 
 // ---- Moving on ---------------------------------------------------------------------------------
 
-// `value` is the least that any rank has reported of this phase.
-void StorageTier::advance(Fetch& fetch, std::int64_t value) {
+// A store that does not answer in time has nothing.
+bool StorageTier::has_answer(Fetch& fetch) {
+  if (!fetch.question || fetch.question->finished()) return true;
+  if (is_late(fetch, 0)) fetch.limit = 0;
+  return fetch.limit == 0;
+}
+
+// What ranks compare, see Agreement. While asking: one more than the pages that could be had here,
+// or 0 as long as nobody has answered; and the same negated, whose least tells the greatest.
+void StorageTier::report(Fetch& fetch, std::vector<std::int64_t>& values) {
+  const auto add = [&values](bool here) { values.push_back(here ? 1 : 0); };
   switch (fetch.phase) {
     case Phase::asking: {
-      if (value == 0) return;
-      fetch.num_pages = static_cast<std::size_t>(value - 1);
-      const std::size_t tokens = fetch.num_pages * index_.page_size();
-      host_.stats.prefetch_hit_tokens += tokens;
-      if (tokens < std::max<std::size_t>(settings_.prefetch.threshold, 1)) {
-        ++host_.stats.revoked_prefetches;
-        fetch.phase = Phase::ended;
-        return;
-      }
-      if (window_space_)
-        fetch.window_from = fetch.num_pages - std::min(fetch.num_pages, index_.window_pages());
-      fetch.has_room = reserve(fetch);
-      fetch.phase = Phase::reserved;
-      if (settings_.alone) advance(fetch, fetch.has_room ? 1 : 0);
+      values.push_back(has_answer(fetch) ? 1 + static_cast<std::int64_t>(answer(fetch)) : 0);
+      values.push_back(-values.back());
       return;
     }
     case Phase::reserved:
-      if (value == 0) {
+      return add(fetch.has_room);
+    case Phase::reading:
+      return add(may_end(fetch));
+    case Phase::ready:
+      return add(false);
+    case Phase::ended:
+      return add(is_quiet(fetch));
+  }
+}
+
+void StorageTier::advance(Fetch& fetch, std::span<const std::int64_t> values) {
+  const std::int64_t least = values[0];
+  switch (fetch.phase) {
+    case Phase::asking:
+      if (least == 0) return;
+      fetch.num_pages = static_cast<std::size_t>(least - 1);
+      if (least != -values[1]) {  // an end that is valid here may not be so there: ask again below
+        fetch.limit = fetch.num_pages;
+        return;
+      }
+      return begin_fetch(fetch);
+    case Phase::reserved:
+      if (least == 0) {
         ++host_.stats.revoked_prefetches;
         fetch.phase = Phase::ended;
         return;
@@ -193,12 +223,29 @@ void StorageTier::advance(Fetch& fetch, std::int64_t value) {
       fetch.phase = Phase::reading;
       return;
     case Phase::reading:
-      if (value != 0) fetch.phase = Phase::ready;
+      if (least != 0) fetch.phase = Phase::ready;
       return;
     case Phase::ready:
     case Phase::ended:
       return;
   }
+}
+
+void StorageTier::begin_fetch(Fetch& fetch) {
+  const std::size_t tokens = fetch.num_pages * index_.page_size();
+  host_.stats.prefetch_hit_tokens += tokens;
+  if (tokens < std::max<std::size_t>(settings_.prefetch.threshold, 1)) {
+    ++host_.stats.revoked_prefetches;
+    call_off(fetch);
+    fetch.phase = Phase::ended;
+    return;
+  }
+  if (window_space_)
+    fetch.window_from = fetch.num_pages - std::min(fetch.num_pages, index_.window_pages());
+  fetch.has_room = reserve(fetch);
+  fetch.phase = Phase::reserved;
+  const std::int64_t room = fetch.has_room ? 1 : 0;
+  if (core_.ranks.alone()) advance(fetch, {&room, 1});
 }
 
 bool StorageTier::is_ready(PrefetchId id) const {
@@ -219,7 +266,10 @@ std::size_t StorageTier::end(PrefetchId id, bool keep) {
   for (Fetch& fetch : fetches_) {
     if (fetch.id != id || fetch.phase == Phase::ended) continue;
     call_off(fetch);
-    const std::size_t tokens = keep ? insert(fetch, pages_arrived(fetch)) : 0;
+    const bool may_have = keep && (fetch.phase == Phase::reading || fetch.phase == Phase::ready);
+    const auto here = static_cast<std::int64_t>(pages_arrived(fetch));
+    const auto arrived = static_cast<std::size_t>(may_have ? core_.ranks.least(here) : 0);
+    const std::size_t tokens = insert(fetch, arrived);
     host_.stats.prefetched_tokens += tokens;
     fetch.phase = Phase::ended;
     return tokens;
@@ -247,11 +297,11 @@ std::size_t StorageTier::insert(Fetch& fetch, std::size_t num_pages) {
   if (first_window > cursor.pages) node = hang(fetch, node, cursor.pages, first_window);
   node = hang(fetch, node, first_window, end);
   index_.touch(node);
-  give(ComponentKind::full, fetch.pages.full, cursor.pages - fetch.from, num_pages);
+  give(fetch, ComponentKind::full, fetch.pages.full, cursor.pages - fetch.from, num_pages);
   if (window_space_)
-    give(ComponentKind::window, fetch.pages.window, first_window - window_from,
+    give(fetch, ComponentKind::window, fetch.pages.window, first_window - window_from,
          fetch.pages.window.size());
-  if (state_space_) give(ComponentKind::state, fetch.pages.state, 0, 1);
+  if (state_space_) give(fetch, ComponentKind::state, fetch.pages.state, 0, 1);
   return (end - cursor.pages) * page_size;
 }
 
@@ -272,8 +322,9 @@ NodeIndex StorageTier::hang(const Fetch& fetch, NodeIndex parent, std::size_t be
 }
 
 // pages[begin, end) are the tree's from now on.
-void StorageTier::give(ComponentKind kind, std::vector<HostPageId>& pages, std::size_t begin,
-                       std::size_t end) {
+void StorageTier::give(Fetch& fetch, ComponentKind kind, std::vector<HostPageId>& pages,
+                       std::size_t begin, std::size_t end) {
+  host_.settle(fetch.claim, kind, end - begin);
   const auto first = pages.begin() + static_cast<std::ptrdiff_t>(begin);
   const auto last = pages.begin() + static_cast<std::ptrdiff_t>(end);
   host_.pools(kind).host->complete_write({first, last}, /*on_device=*/false);
@@ -287,6 +338,7 @@ void StorageTier::let_go(Fetch& fetch) {
     pool.free(pages);
     pages.clear();
   });
+  host_.settle(fetch.claim);
   if (fetch.anchor) {
     index_.unlock_host(index_.resolve(fetch.anchor), core_.released);
     --num_host_locks_;

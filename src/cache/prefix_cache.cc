@@ -173,6 +173,7 @@ const CacheOptions& PrefixCache::options() const { return impl_->options; }
 CacheStats PrefixCache::stats() const { return impl_->stats; }
 std::size_t PrefixCache::num_nodes() const { return impl_->index.num_nodes(); }
 std::string PrefixCache::dump() const { return impl_->index.dump(); }
+std::uint64_t PrefixCache::digest() const { return impl_->index.digest(); }
 
 std::size_t PrefixCache::memory_bytes() const {
   return sizeof(Impl) - sizeof(RadixIndex) + impl_->index.memory_bytes() +

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -23,8 +24,10 @@ constexpr std::size_t pages_for(std::size_t tokens, std::size_t page_size) {
 struct PrefixCache::Impl : CacheCore {
   Impl(const CacheOptions& options, SlotLedger ledger, std::unique_ptr<EvictionPolicy> policy,
        StateAllocator* states);
-  /// Checks what does not depend on the kind of slots, then makes the cache.
-  static Result<std::unique_ptr<PrefixCache>> make(const CacheOptions& options, SlotLedger ledger,
+  /// Makes the cache, given what its options and its kind of slots have passed, if everything fits
+  /// together on every rank.
+  static Result<std::unique_ptr<PrefixCache>> make(const CacheOptions& options, const Status& valid,
+                                                   const std::function<SlotLedger()>& make_ledger,
                                                    std::unique_ptr<EvictionPolicy> policy,
                                                    StateAllocator* states);
 
@@ -97,6 +100,7 @@ struct PrefixCache::Impl : CacheCore {
   std::size_t num_host_locks = 0;
 
   // Scratch of one operation, kept for its memory.
+  std::vector<std::int64_t> poll_values;
   std::vector<std::uint32_t> new_pages;
   std::vector<std::uint32_t> revived_pages;
   std::vector<Revival> revivals;

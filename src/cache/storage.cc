@@ -57,6 +57,27 @@ Result<PrefetchOptions> parse_prefetch(const Config& config) {
   return options;
 }
 
+struct Opened {
+  std::unique_ptr<Store> store;
+  StorageTier::Settings settings;
+};
+
+Result<Opened> open_store(const StorageOptions& options, const TierPools& pools) {
+  if (Status s = options.scope.validate(); !s) return s.error();
+  Result<Config> config = Config::parse(options.options);
+  if (!config) return config.error();
+  const Result<PrefetchOptions> prefetch = parse_prefetch(config->extract(kPrefetchOptions));
+  if (!prefetch) return prefetch.error();
+  Result<std::unique_ptr<StoreBackend>> backend = make_store_backend(options.backend, *config);
+  if (!backend) return backend.error();
+  Result<std::unique_ptr<Store>> store = Store::open(std::move(*backend), options.queues);
+  if (!store) return store.error();
+  const std::size_t max_tokens =
+      prefetch->max_tokens.value_or(StorageTier::default_max_tokens(pools));
+  return Opened{std::move(*store),
+                {options.backend, options.scope, *prefetch, options.now, max_tokens}};
+}
+
 }  // namespace
 
 std::string_view to_string(PrefetchPolicy policy) {
@@ -120,18 +141,17 @@ Result<std::string> PrefixCache::attach_storage(const StorageOptions& options) {
     set_policies();
     return fmt::format("the store \"{}\" is attached already; policies updated", current);
   }
-  if (Status s = options.scope.validate(); !s) return s.error();
-  Result<Config> config = Config::parse(options.options);
-  if (!config) return config.error();
-  const Result<PrefetchOptions> prefetch = parse_prefetch(config->extract(kPrefetchOptions));
-  if (!prefetch) return prefetch.error();
-  Result<std::unique_ptr<StoreBackend>> backend = make_store_backend(options.backend, *config);
-  if (!backend) return backend.error();
-  Result<std::unique_ptr<Store>> store = Store::open(std::move(*backend), options.queues);
-  if (!store) return store.error();
-  impl_->storage = std::make_unique<StorageTier>(
-      *impl_, *impl_->tier, std::move(*store),
-      StorageTier::Settings{options.backend, options.scope, *prefetch, options.now});
+  Result<Opened> opened = open_store(options, impl_->tier->pools(ComponentKind::full));
+  std::int64_t values[] = {opened.ok(),
+                           opened ? static_cast<std::int64_t>(opened->settings.max_tokens) : 0};
+  impl_->ranks.least(values);
+  if (!opened) return opened.error();
+  if (values[0] == 0)
+    return make_error(ErrorCode::unavailable, "attach_storage: another rank could not open \"{}\"",
+                      options.backend);
+  opened->settings.max_tokens = static_cast<std::size_t>(values[1]);
+  impl_->storage = std::make_unique<StorageTier>(*impl_, *impl_->tier, std::move(opened->store),
+                                                 std::move(opened->settings));
   set_policies();
   return fmt::format("the store \"{}\" is attached", options.backend);
 }

@@ -10,19 +10,18 @@
 namespace pando {
 namespace {
 
-std::size_t most_tokens(const PrefetchOptions& options, const TierPools& pools) {
-  if (options.max_tokens) return *options.max_tokens;
-  const std::size_t page_size = pools.device->geometry().page_size;
-  const std::size_t host = pools.host->num_pages() * page_size;
-  const std::size_t device = pools.device->num_pages() * page_size;
-  return host > device ? (host - device) / 5 * 4 : host / 2;
-}
-
 KeySpace space_of(const StoreScope& scope, const TierPools& pools, ComponentKind kind) {
   return KeySpace(scope, pools.host->geometry(), pools.host->layout(), kind);
 }
 
 }  // namespace
+
+std::size_t StorageTier::default_max_tokens(const TierPools& pools) {
+  const std::size_t page_size = pools.device->geometry().page_size;
+  const std::size_t host = pools.host->num_pages() * page_size;
+  const std::size_t device = pools.device->num_pages() * page_size;
+  return host > device ? (host - device) / 5 * 4 : host / 2;
+}
 
 StorageTier::StorageTier(CacheCore& core, HostTier& host, std::unique_ptr<Store> store,
                          Settings settings)
@@ -31,7 +30,6 @@ StorageTier::StorageTier(CacheCore& core, HostTier& host, std::unique_ptr<Store>
       host_(host),
       settings_(std::move(settings)),
       full_space_(space_of(settings_.scope, host.pools(ComponentKind::full), ComponentKind::full)),
-      max_tokens_(most_tokens(settings_.prefetch, host.pools(ComponentKind::full))),
       store_(std::move(store)) {
   if (core.options.window)
     window_space_.emplace(
@@ -94,7 +92,13 @@ std::vector<std::vector<StorePage>> StorageTier::batches_of(std::vector<StorePag
 
 // ---- Putting -----------------------------------------------------------------------------------
 
+// A rank that leaves writing to another holds the node for as long as that one does.
 void StorageTier::put(NodeIndex i) {
+  if (!full_space_.writes() && core_.ranks.alone()) return;
+  Put& put = puts_.emplace_back();
+  put.node = index_.id(i);
+  index_.lock_host(i);
+  ++num_host_locks_;
   if (!full_space_.writes()) return;
   const Node& node = index_.node(i);
   const std::span hashes(index_.hashes(node), node.num_pages);
@@ -109,13 +113,9 @@ void StorageTier::put(NodeIndex i) {
     const HostPageId snapshot = index_.host_snapshot(i);
     add(pages_of(*state_space_, ComponentKind::state, {&snapshot, 1}, hashes.last(1)));
   }
-  Put& put = puts_.emplace_back();
-  put.node = index_.id(i);
   put.num_tokens = node.num_pages * index_.page_size();
   put.waiting = batches_of(std::move(pages));
   std::reverse(put.waiting.begin(), put.waiting.end());
-  index_.lock_host(i);
-  ++num_host_locks_;
   start_put(put);
 }
 
@@ -142,7 +142,7 @@ void StorageTier::finish_put(Put& put, PollResult& result) {
   }
   host_.stats.failed_puts += failed;
   host_.stats.stored_tokens += failed == 0 ? put.num_tokens : 0;
-  ++(failed == 0 ? result.stored : result.failures);
+  if (!put.calls.empty()) ++(failed == 0 ? result.stored : result.failures);
   index_.unlock_host(index_.resolve(put.node), core_.released);
   --num_host_locks_;
 }
@@ -154,31 +154,10 @@ void StorageTier::report(std::vector<std::int64_t>& values) {
     start_put(put);
     values.push_back(is_finished(put) ? 1 : 0);
   }
-  for (const Fetch& fetch : fetches_) {
-    switch (fetch.phase) {
-      case Phase::asking:
-        // Nobody has answered: 0. Else one more than the pages that could be had.
-        values.push_back(fetch.question->finished() ? 1 + static_cast<std::int64_t>(answer(fetch))
-                                                    : 0);
-        break;
-      case Phase::reserved:
-        values.push_back(fetch.has_room ? 1 : 0);
-        break;
-      case Phase::reading:
-        values.push_back(may_end(fetch) ? 1 : 0);
-        break;
-      case Phase::ready:
-        values.push_back(0);
-        break;
-      case Phase::ended:
-        values.push_back(is_quiet(fetch) ? 1 : 0);
-        break;
-    }
-  }
+  for (Fetch& fetch : fetches_) report(fetch, values);
 }
 
-std::span<const std::int64_t> StorageTier::apply(std::span<const std::int64_t> values,
-                                                 PollResult& result) {
+void StorageTier::apply(std::span<const std::int64_t> values, PollResult& result) {
   const std::size_t num_puts = puts_.size();
   std::size_t done = 0;
   while (done < num_puts && values[done] != 0) ++done;
@@ -186,16 +165,17 @@ std::span<const std::int64_t> StorageTier::apply(std::span<const std::int64_t> v
   puts_.erase(puts_.begin(), puts_.begin() + static_cast<std::ptrdiff_t>(done));
   values = values.subspan(num_puts);
 
-  const std::size_t num_fetches = fetches_.size();
-  for (std::size_t i = 0; i < num_fetches; ++i) advance(fetches_[i], values[i]);
-  std::size_t i = 0;
   std::erase_if(fetches_, [&](Fetch& fetch) {
-    const bool gone = fetch.phase == Phase::ended && values[i] != 0 && is_quiet(fetch);
-    ++i;
-    if (gone) let_go(fetch);
+    const std::span<const std::int64_t> own = values.first(num_values(fetch));
+    values = values.subspan(own.size());
+    const bool gone = fetch.phase == Phase::ended && own[0] != 0;
+    if (gone) {
+      let_go(fetch);
+    } else {
+      advance(fetch, own);
+    }
     return gone;
   });
-  return values.subspan(num_fetches);
 }
 
 HostTier::Reserved StorageTier::reserved() const {

@@ -37,8 +37,10 @@ class StorageTier {
     StoreScope scope;
     PrefetchOptions prefetch;
     std::function<std::chrono::steady_clock::time_point()> now;
-    bool alone = true;  // no other rank has to agree
+    std::size_t max_tokens = 0;  // that fetches may occupy
   };
+  /// What max_tokens is unless the options say.
+  static std::size_t default_max_tokens(const TierPools& pools);
   StorageTier(CacheCore& core, HostTier& host, std::unique_ptr<Store> store, Settings settings);
   /// Calls off what is under way, waits until nobody touches a page, and releases everything.
   ~StorageTier();
@@ -58,10 +60,10 @@ class StorageTier {
   /// Ends a fetch, keeping what has arrived or nothing. Returns the tokens that the host has more.
   std::size_t end(PrefetchId id, bool keep);
 
-  /// Appends one number for each thing under way: how far it is here.
+  /// Appends numbers for each thing under way: how far it is here.
   void report(std::vector<std::int64_t>& values);
-  /// The same numbers, each the least of all ranks. Returns what was not used.
-  std::span<const std::int64_t> apply(std::span<const std::int64_t> values, PollResult& result);
+  /// The same numbers, each the least of all ranks.
+  void apply(std::span<const std::int64_t> values, PollResult& result);
 
   bool idle() const { return puts_.empty() && fetches_.empty(); }
   std::size_t num_host_locks() const { return num_host_locks_; }
@@ -85,11 +87,13 @@ class StorageTier {
     std::vector<PageHash> hashes;  // of pages [from, from + hashes.size())
     NodeId anchor = {};            // ends at page `from`; nothing at the start
     std::size_t from = 0;
-    std::size_t num_pages = 0;    // to fetch
-    std::size_t window_from = 0;  // of these, the first whose window is fetched too
-    std::size_t occupied = 0;     // tokens that count against the limit
+    std::size_t limit = SIZE_MAX;  // pages that another rank could fetch at most
+    std::size_t num_pages = 0;     // to fetch
+    std::size_t window_from = 0;   // of these, the first whose window is fetched too
+    std::size_t occupied = 0;      // tokens that count against the limit
     std::chrono::steady_clock::time_point started = {};
     std::optional<StoreCall> question;
+    HostTier::Claim claim;
     bool has_room = false;
     HostTier::Reserved pages;
     std::vector<StoreCall> calls;  // windows and snapshot first, then tokens in order
@@ -115,20 +119,26 @@ class StorageTier {
   bool is_finished(const Put& put) const;
   void finish_put(Put& put, PollResult& result);
 
-  bool ask(Fetch& fetch);
+  void ask(Fetch& fetch);
   std::size_t answer(const Fetch& fetch) const;
   std::size_t unbroken_window(NodeIndex node) const;
   bool reserve(Fetch& fetch);
   void start_reads(Fetch& fetch);
   std::size_t pages_arrived(const Fetch& fetch) const;
   bool may_end(const Fetch& fetch) const;
+  bool is_late(const Fetch& fetch, std::size_t num_pages) const;
   bool is_quiet(const Fetch& fetch) const;
   std::size_t insert(Fetch& fetch, std::size_t num_pages);
   NodeIndex hang(const Fetch& fetch, NodeIndex parent, std::size_t begin, std::size_t end);
-  void give(ComponentKind kind, std::vector<HostPageId>& pages, std::size_t begin, std::size_t end);
+  void give(Fetch& fetch, ComponentKind kind, std::vector<HostPageId>& pages, std::size_t begin,
+            std::size_t end);
   void let_go(Fetch& fetch);
   void call_off(Fetch& fetch);
-  void advance(Fetch& fetch, std::int64_t value);
+  void report(Fetch& fetch, std::vector<std::int64_t>& values);
+  bool has_answer(Fetch& fetch);
+  std::size_t num_values(const Fetch& fetch) const { return fetch.phase == Phase::asking ? 2 : 1; }
+  void advance(Fetch& fetch, std::span<const std::int64_t> values);
+  void begin_fetch(Fetch& fetch);
 
   CacheCore& core_;
   RadixIndex& index_;
@@ -136,7 +146,6 @@ class StorageTier {
   Settings settings_;
   const KeySpace full_space_;
   std::optional<KeySpace> window_space_, state_space_;
-  std::size_t max_tokens_;
   std::size_t occupied_tokens_ = 0;
   std::deque<Put> puts_;
   std::deque<Fetch> fetches_;

@@ -148,13 +148,18 @@ PollResult PrefixCache::poll() {
   if (!impl_->tier) return {};
   const bool stores = impl_->storage && !impl_->storage->idle();
   if (impl_->tier->idle() && !stores) return {};
-  PollResult result = impl_->tier->poll();
-  if (impl_->storage) {
-    std::vector<std::int64_t> values;
-    impl_->storage->report(values);
-    impl_->storage->apply(values, result);
-    result.idle = result.idle && impl_->storage->idle();
-  }
+  std::vector<std::int64_t>& values = impl_->poll_values;
+  values.clear();
+  impl_->tier->report(values);
+  const std::size_t of_host = values.size();
+  if (stores) impl_->storage->report(values);
+  impl_->ranks.least(values);
+  PollResult result;
+  // Copies that are acknowledged now are put into the store: after those it has told of.
+  if (stores) impl_->storage->apply(std::span(values).subspan(of_host), result);
+  impl_->tier->apply(std::span(values).first(of_host), result);
+  result.idle = impl_->tier->idle() && (!impl_->storage || impl_->storage->idle());
+  result.ranks_lost = impl_->ranks.lost();
   impl_->give_back();
   impl_->ledger.flush();
   return result;

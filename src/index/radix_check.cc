@@ -4,6 +4,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "base/check.h"
 #include "base/page_hash.h"
 #include "index/compare.h"
@@ -116,6 +119,35 @@ std::string RadixIndex::dump() const {
     text += fmt::format("; {} pages on the host, {} evictable", s.total, s.evictable);
   }
   return text + fmt::format(", {} nodes\n", num_nodes());
+}
+
+std::uint64_t RadixIndex::digest() const {
+  std::uint64_t hash = 0;
+  const auto mix = [&hash](const void* data, std::size_t size_bytes) {
+    hash = XXH3_64bits_withSeed(data, size_bytes, hash);
+  };
+  std::vector<NodeIndex> todo = roots();
+  std::reverse(todo.begin(), todo.end());
+  while (!todo.empty()) {
+    const NodeIndex i = todo.back();
+    todo.pop_back();
+    const Node& node = nodes_[i];
+    if (node.is_root()) mix(node.info->name.data(), node.info->name.size());
+    mix(node.tokens, node.is_root() ? 0 : segments_.num_tokens(node.num_pages) * sizeof(Token));
+    const std::uint64_t facts[] = {node.end_pages,      node.num_children,
+                                   node.locks,          node.host_locks,
+                                   node.last_access,    node.created,
+                                   node.hits,           static_cast<std::uint64_t>(node.priority),
+                                   node.on_device(),    node.on_host,
+                                   node.backing_up,     !node.is_root() && has_window(i),
+                                   has_snapshot(i),     has_host_window(i),
+                                   has_host_snapshot(i)};
+    mix(facts, sizeof facts);
+    const std::size_t first = todo.size();
+    branches_.for_each_child(i, [&](NodeIndex child) { todo.push_back(child); });
+    std::reverse(todo.begin() + static_cast<std::ptrdiff_t>(first), todo.end());
+  }
+  return hash;
 }
 
 // One node against its parent, children, table entry and order entry. Adds to *own_locks the locks

@@ -23,6 +23,10 @@ constexpr StateSlot as_slot(HostPageId page) { return {.index = index_of(page), 
 
 static_assert(sizeof(HostPageId) == sizeof(std::uint32_t));
 
+std::span<const PageId> RadixIndex::device_pages(const Node& node) const {
+  return {reinterpret_cast<const PageId*>(node.pages), node.on_device() ? node.num_pages : 0};
+}
+
 std::span<const HostPageId> RadixIndex::host_pages(const Node& node) const {
   const auto* pages = reinterpret_cast<const HostPageId*>(node.segment->host.get());
   return {pages + node.offset_pages, node.num_pages};

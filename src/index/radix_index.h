@@ -171,6 +171,7 @@ class RadixIndex {
     std::size_t pages = 0;
     std::size_t window_pages = 0;
     std::size_t snapshots = 0;
+    bool any() const { return pages + window_pages + snapshots > 0; }
   };
   struct Evicted {
     std::size_t pages = 0;
@@ -225,6 +226,7 @@ class RadixIndex {
   /// after the host copies of nodes that the device will keep longest. Then windows and snapshots.
   Evicted evict_host(const Goal& goal, Released& out);
 
+  std::span<const PageId> device_pages(const Node& node) const;
   std::span<const HostPageId> host_pages(const Node& node) const;
   std::span<const HostPageId> host_window_pages(const Node& node) const;
   /// In pages of each component; evictable is what is on the host only and not held.
@@ -266,6 +268,7 @@ class RadixIndex {
   template <typename Fn>
   void for_each_node(Fn&& fn) const;
   std::string dump() const;
+  std::uint64_t digest() const;
   /// How many holds callers have.
   struct Holds {
     std::size_t locks = 0;

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,9 @@ struct TierSetup {
   HostLayout layout = HostLayout::page_first;
   std::string_view policy = "lru";
   Copier* copier = nullptr;  ///< the CPU's unless given
+  std::size_t num_layers = 2;
+  /// Slots are an engine's, which may refuse. Not with a window.
+  std::function<bool()> engine_refuses = {};
 };
 
 class TieredCache {
@@ -48,10 +52,11 @@ class TieredCache {
     host.write_policy = setup.write_policy;
     host.load_back_threshold = setup.load_back_threshold;
     host.reclaim_mirrors_first = setup.reclaim_mirrors_first;
-    host.full = full.make(geometry(o.page_size), setup.device_tokens, setup.host_tokens, setup);
+    host.full = full.make(geometry(o.page_size, setup.num_layers), setup.device_tokens,
+                          setup.host_tokens, setup);
     if (o.window) {
-      host.window =
-          window.make(geometry(o.page_size), setup.window_tokens, setup.host_window_tokens, setup);
+      host.window = window.make(geometry(o.page_size, setup.num_layers), setup.window_tokens,
+                                setup.host_window_tokens, setup);
       window_slots = *WindowAllocator::create({.full_tokens = setup.device_tokens,
                                                .window_tokens = setup.window_tokens,
                                                .page_size = o.page_size});
@@ -64,10 +69,14 @@ class TieredCache {
                               setup.host_states, setup);
       states = *StateAllocator::create(setup.num_states);
     }
-    cache =
-        o.window
-            ? *PrefixCache::create(options, *window_slots, *make_policy(setup.policy), states.get())
-            : *PrefixCache::create(options, *slots, *make_policy(setup.policy), states.get());
+    std::unique_ptr<EvictionPolicy> policy = *make_policy(setup.policy);
+    if (o.window) {
+      cache = *PrefixCache::create(options, *window_slots, std::move(policy), states.get());
+    } else if (setup.engine_refuses) {
+      cache = *PrefixCache::create(options, engine_slots(), std::move(policy), states.get());
+    } else {
+      cache = *PrefixCache::create(options, *slots, std::move(policy), states.get());
+    }
   }
 
   PrefixCache* operator->() const { return cache.get(); }
@@ -107,14 +116,31 @@ class TieredCache {
     if (load && match.host_length > 0) cached += cache->load_back(lease, at)->tokens;
     open_gates();
     EXPECT_TRUE(holds(key, at, cached, ns));
-    const std::size_t page_size = setup_.cache.page_size;
-    std::vector<std::size_t> pre{cached}, to{key.size()};
-    SlotId last = cached == 0 ? SlotId{0} : at[cached - 1];
-    if (Status s = cache->allocate_extend(pre, to, {&last, 1}, std::span(at).subspan(cached)); !s) {
-      ADD_FAILURE() << s.error().message;
+    if (!take(at, cached)) {
+      ADD_FAILURE() << "no room for " << key.size() - cached << " tokens";
       return {};
     }
     compute(key, at, cached, key.size(), ns);
+    return insert(key, at, cached, ns);
+  }
+
+  /// Slots for what comes after the `cached` first. An engine evicts as much as it lacks.
+  bool take(Slots& at, std::size_t cached) {
+    const std::size_t pre = cached, to = at.size();
+    const SlotId last = cached == 0 ? SlotId{0} : at[cached - 1];
+    const std::span<SlotId> out = std::span(at).subspan(cached);
+    if (!setup_.engine_refuses)
+      return cache->allocate_extend({&pre, 1}, {&to, 1}, {&last, 1}, out).ok();
+    const auto alloc = [&] { return slots->alloc_extend({&pre, 1}, {&to, 1}, {&last, 1}, out); };
+    if (alloc().ok()) return true;
+    cache->evict(to - cached + setup_.cache.page_size);
+    return alloc().ok();
+  }
+
+  /// All whole pages of the key, of which the tree has the first `cached` tokens.
+  Inserted insert(const Tokens& key, const Slots& at, std::size_t cached,
+                  std::string_view ns = {}) {
+    const std::size_t page_size = setup_.cache.page_size;
     InsertOptions options{.owned_by_tree = cached / page_size * page_size};
     const std::size_t overlap = setup_.cache.bigram ? 1 : 0;
     const std::size_t whole = (key.size() - overlap) / page_size * page_size;
@@ -255,10 +281,11 @@ class TieredCache {
     }
   };
 
-  static Geometry geometry(std::size_t page_size) {
-    return mha_geometry({.layers = {.num_layers = 2, .page_size = page_size, .dtype = DType::fp32},
-                         .heads = 1,
-                         .head_dim = 2});
+  static Geometry geometry(std::size_t page_size, std::size_t num_layers = 2) {
+    return mha_geometry(
+        {.layers = {.num_layers = num_layers, .page_size = page_size, .dtype = DType::fp32},
+         .heads = 1,
+         .head_dim = 2});
   }
 
   Side full, window, state;
@@ -267,6 +294,16 @@ class TieredCache {
   std::unique_ptr<StateAllocator> states;
 
  private:
+  EngineSlots engine_slots() {
+    EngineSlots engine;
+    engine.max_slots = setup_.device_tokens + setup_.cache.page_size;
+    engine.free = [this](std::span<const SlotId> freed) { slots->free(freed); };
+    engine.alloc = [this](std::span<SlotId> out) {
+      return !setup_.engine_refuses() && slots->alloc(out).ok();
+    };
+    return engine;
+  }
+
   const TierSetup setup_;
   std::unique_ptr<Copier> own_copier_;
 

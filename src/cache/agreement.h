@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks that mirror one cache agree on. Everything that depends on local timing or luck
+// (has this copy ended, is there room) is a number, larger is better, and what counts is the least
+// of all ranks. Alone, it is one's own, and costs nothing.
+//
+// Every rank makes the same calls in the same order. Once an exchange has failed nothing is agreed
+// on any more: every number is 0, so nothing is started or made visible.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "pando/ranks.h"
+
+namespace pando {
+
+class Agreement {
+ public:
+  explicit Agreement(Ranks* ranks)
+      : ranks_(ranks != nullptr && ranks->size() > 1 ? ranks : nullptr) {}
+
+  bool alone() const { return ranks_ == nullptr; }
+  bool lost() const { return lost_; }
+
+  void least(std::span<std::int64_t> values) {
+    if (alone() || values.empty()) return;
+    if (!lost_) lost_ = !ranks_->min(values).ok();
+    if (!lost_) return;
+    for (std::int64_t& value : values) value = 0;
+  }
+  std::int64_t least(std::int64_t value) {
+    least({&value, 1});
+    return value;
+  }
+  bool all(bool here) { return least(here ? 1 : 0) != 0; }
+
+ private:
+  Ranks* ranks_;
+  bool lost_ = false;
+};
+
+}  // namespace pando

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Caches that mirror each other, each on a thread of its own.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "support/mirrored_cache.h"
+
+namespace pando::testing {
+namespace {
+
+constexpr std::size_t kRanks = 4;
+
+std::vector<std::unique_ptr<Ranks>> thread_ranks(std::chrono::milliseconds timeout) {
+  return *make_thread_ranks({.num_ranks = kRanks, .timeout = timeout});
+}
+
+/// fn(ranks) on a thread for each rank, which is destroyed when it returns.
+void on_each_rank(const std::function<void(Ranks&)>& fn,
+                  std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
+  std::vector<std::thread> threads;
+  for (std::unique_ptr<Ranks>& ranks : thread_ranks(timeout))
+    threads.emplace_back([&fn, own = std::move(ranks)] { fn(*own); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+class MirroredCacheTest : public ::testing::TestWithParam<MirrorCase> {};
+
+TEST_P(MirroredCacheTest, TreesStayAlikeWhateverHappensToOneOfThem) {
+  std::size_t num_steps = 5000;
+  if (const char* text = std::getenv("PANDO_MODEL_OPS"))
+    num_steps = std::strtoull(text, nullptr, 10) / 500;
+  on_each_rank([&](Ranks& ranks) {
+    MirroredCache mirror(ranks, GetParam(), 1);
+    std::string wrong;
+    for (std::size_t i = 0; i < num_steps && wrong.empty(); ++i) {
+      wrong = mirror.step();
+      if (!wrong.empty()) wrong = "step " + std::to_string(i) + ", " + wrong;
+    }
+    const TierStats stats = mirror.stats();
+    if (wrong.empty()) wrong = mirror.finish();
+    EXPECT_EQ(wrong, "");
+    if (num_steps < 5000) return;
+    // It was worth the trouble.
+    EXPECT_GT(mirror.num_refused(), 100u);
+    EXPECT_GT(stats.failed_backups + stats.refused_backups, 100u);
+    EXPECT_GT(stats.loaded_tokens, 100u);
+    EXPECT_GT(stats.failed_loads, 0u);
+    if (!GetParam().store) return;
+    EXPECT_GT(stats.revoked_prefetches, 0u);
+    EXPECT_EQ(stats.prefetched_tokens > 0, !GetParam().one_writer);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, MirroredCacheTest, ::testing::ValuesIn(mirror_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(MirroredCache, SettingsThatDifferAreNamedOnEveryRank) {
+  on_each_rank([](Ranks& ranks) {
+    const auto slots = *PagedAllocator::create(
+        {.capacity_tokens = ranks.rank() == 2 ? 128u : 64u, .page_size = 1});
+    CacheOptions options;
+    options.ranks = &ranks;
+    const auto cache = PrefixCache::create(options, *slots);
+    ASSERT_FALSE(cache.ok());
+    EXPECT_EQ(cache.error().code, ErrorCode::invalid_argument);
+    EXPECT_NE(cache.error().message.find("free pages"), std::string::npos) << cache.error().message;
+  });
+}
+
+TEST(MirroredCache, OptionsRefusedByOneRankAreRefusedByAll) {
+  on_each_rank([](Ranks& ranks) {
+    const auto slots = *PagedAllocator::create({.capacity_tokens = 64, .page_size = 1});
+    CacheOptions options;
+    options.ranks = &ranks;
+    options.page_size = ranks.rank() == 1 ? 3 : 1;
+    const auto cache = PrefixCache::create(options, *slots);
+    ASSERT_FALSE(cache.ok());
+    EXPECT_EQ(cache.error().code,
+              ranks.rank() == 1 ? ErrorCode::invalid_argument : ErrorCode::unavailable);
+  });
+}
+
+TEST(MirroredCache, AStoreThatOneRankCannotOpenIsAttachedByNone) {
+  on_each_rank([](Ranks& ranks) {
+    TierSetup setup;
+    setup.cache.ranks = &ranks;
+    TieredCache cache(setup);
+    StorageOptions options;
+    options.backend = "memory";
+    options.options = ranks.rank() == 3 ? R"({"prefetch_threshold": "many"})" : "";
+    const Result<std::string> attached = cache->attach_storage(options);
+    ASSERT_FALSE(attached.ok());
+    EXPECT_FALSE(cache->has_storage());
+    options.options = "";
+    EXPECT_TRUE(cache->attach_storage(options).ok());
+  });
+}
+
+TEST(MirroredCache, NothingIsExchangedWhileNothingIsUnderWay) {
+  // A rank that polls alone would wait for the others in vain.
+  on_each_rank(
+      [](Ranks& ranks) {
+        TierSetup setup;
+        setup.cache.ranks = &ranks;
+        TieredCache cache(setup);
+        for (std::size_t i = 0; i < 100 * ranks.rank(); ++i) {
+          const PollResult result = cache->poll();
+          EXPECT_TRUE(result.idle);
+          EXPECT_FALSE(result.ranks_lost);
+        }
+      },
+      std::chrono::milliseconds(200));
+}
+
+TEST(MirroredCache, AfterARankIsLostNothingMovesAndEverythingCanBeGivenUp) {
+  on_each_rank(
+      [](Ranks& ranks) {
+        TierSetup setup;
+        setup.cache.ranks = &ranks;
+        TieredCache cache(setup);
+        cache.put({1, 2, 3, 4});
+        if (ranks.rank() == 2) return;  // and does not come again
+        PollResult result = cache->poll();
+        EXPECT_TRUE(result.ranks_lost);
+        EXPECT_FALSE(result.idle);
+        EXPECT_EQ(result.backups, 0u);
+        cache.put({1, 2, 3, 5});  // what is on the device can be used on
+        EXPECT_EQ(cache.match({1, 2, 3, 5}).length, 4u);
+        EXPECT_TRUE(cache.closes());
+        EXPECT_TRUE(cache->reset().ok());
+      },
+      std::chrono::milliseconds(500));
+}
+
+}  // namespace
+}  // namespace pando::testing
