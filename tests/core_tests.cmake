@@ -12,6 +12,7 @@ pando_test(cache_model_test LABEL model SOURCES cache/prefix_cache_model_test.cc
 pando_test(cache_test LABEL unit SOURCES
   cache/allocate_test.cc
   cache/bad_input_test.cc
+  cache/cost_gate_test.cc
   cache/events_test.cc
   cache/evict_test.cc
   cache/host_tier_test.cc

@@ -358,6 +358,8 @@ class PrefixCache {
   const CacheOptions& options() const;
   CacheStats stats() const;
   TierStats tier_stats() const;
+  /// For the cost gate: the engine has computed so many tokens of prompts in so many seconds.
+  Status report_prefill(std::size_t num_tokens, double seconds);
   std::size_t num_nodes() const;
   std::size_t memory_bytes() const;  ///< bookkeeping of the tree, heap included
   /// Every slot the tree owns, path by path in token order.

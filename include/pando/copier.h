@@ -5,6 +5,7 @@
 // Calls come from one thread; Transfers may be waited for from any.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,6 +39,8 @@ class Transfer {
   /// True: it had not begun and never will. False: it has begun or ended.
   bool cancel();
   std::size_t size_bytes() const;
+  /// How long it ran; 0 until it has ended.
+  std::chrono::nanoseconds duration() const;
   /// For KvPool::gate().
   std::shared_ptr<LayerSignal> signal() const;
 

@@ -39,6 +39,15 @@ struct TierPools {
   HostPool* host = nullptr;
 };
 
+/// Whether loading is worth it, by what loading and computing have been measured to take.
+struct CostGateOptions {
+  double max_ratio = 1.0;  ///< loads take at most so many times as long as computing
+  /// One in so many is loaded without asking, to measure again. 0: none.
+  std::size_t probe_every = 32;
+
+  Status validate() const;
+};
+
 struct HostTierOptions {
   TierPools full = {};
   TierPools window = {};  ///< with a window component: of window slots
@@ -49,6 +58,8 @@ struct HostTierOptions {
   std::size_t load_back_threshold = 10;
   /// When the host is full, first give up copies of what is on the device anyway.
   bool reclaim_mirrors_first = false;
+  /// Turns down loads and fetches that take longer than computing; needs report_prefill().
+  std::optional<CostGateOptions> cost_gate = {};
   std::size_t backup_stream = 0;  ///< of the copier
   std::size_t load_stream = 1;
 };
@@ -64,7 +75,8 @@ enum class LoadOutcome {
   nothing_to_load,  ///< all that is cached is on the device
   below_threshold,
   over_quota,
-  no_room,  ///< the device is full of what is in use
+  recompute,  ///< by the cost gate: computing it again is faster
+  no_room,    ///< the device is full of what is in use
 };
 std::string_view to_string(LoadOutcome outcome);
 
@@ -157,6 +169,14 @@ struct TierStats {
   std::uint64_t prefetched_tokens = 0;    ///< that the host has got from the store
   std::uint64_t prefetch_hit_tokens = 0;  ///< that the store said it had
   std::uint64_t revoked_prefetches = 0;   ///< nothing worth fetching, or no room on the host
+
+  std::uint64_t gated_loads = 0;       ///< calls that the cost gate turned down
+  std::uint64_t gated_prefetches = 0;  ///< of those revoked, by the cost gate
+  std::uint64_t gate_probes = 0;       ///< loads and fetches that it let pass to measure again
+  // Measured lately; 0 if not yet.
+  double load_bytes_per_second = 0;   ///< host to device, while copies run
+  double fetch_bytes_per_second = 0;  ///< store to host, as requests wait for it
+  double prefill_tokens_per_second = 0;
 };
 
 }  // namespace pando

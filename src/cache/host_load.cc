@@ -56,6 +56,25 @@ HostTier::LoadPlan HostTier::plan_load(NodeIndex end) {
   return plan;
 }
 
+// Behind what is being loaded already.
+bool HostTier::is_worth_loading(const LoadPlan& plan, std::size_t num_tokens) {
+  if (!gate.is_on()) return true;
+  std::size_t size_bytes = plan.num_pages * options_.full.host->page_bytes();
+  if (plan.num_window_pages > 0)
+    size_bytes += plan.num_window_pages * options_.window.host->page_bytes();
+  if (plan.wants_snapshot) size_bytes += options_.state.host->page_bytes();
+  for (const Load& load : loads_) {
+    for (const Transfer& transfer : load.copy.transfers)
+      size_bytes += transfer.finished() ? 0 : transfer.size_bytes();
+  }
+  const bool is_worth = gate.is_worth(static_cast<double>(size_bytes), 0, num_tokens);
+  const bool is_probe = gate.next_is_probe();
+  if (is_probe && !is_worth) ++stats.gate_probes;
+  if (core_.ranks.all(is_worth || is_probe)) return true;
+  ++stats.gated_loads;
+  return false;
+}
+
 // ---- Room on the device ------------------------------------------------------------------------
 
 // Of an engine's own slots nobody here knows how many are free: they are asked for.
@@ -246,6 +265,7 @@ Result<LoadOutcome> HostTier::load(NodeIndex end, std::size_t from,
   LoadPlan plan = plan_load(end);
   if (load_options.quota_tokens && plan.num_pages * page_size > *load_options.quota_tokens)
     return LoadOutcome::over_quota;
+  if (!is_worth_loading(plan, gained)) return LoadOutcome::recompute;
 
   // Against our own eviction: the path as far as the device has it, and of the window and the
   // snapshot what it has.
@@ -282,6 +302,9 @@ void HostTier::apply_load(Load& load, bool loaded) {
   release(load.held);
   if (loaded) {
     stats.loaded_tokens += load.copy.num_pages * index_.page_size();
+    for (const Transfer& transfer : load.copy.transfers)
+      gate.loaded_bytes.add(static_cast<double>(transfer.size_bytes()),
+                            std::chrono::duration<double>(transfer.duration()).count());
     return;
   }
   ++stats.failed_loads;

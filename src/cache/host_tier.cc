@@ -21,7 +21,11 @@ constexpr std::size_t at(ComponentKind kind) { return static_cast<std::size_t>(k
 }  // namespace
 
 HostTier::HostTier(CacheCore& core, const HostTierOptions& options, Evict evict)
-    : core_(core), index_(core.index), options_(options), evict_(std::move(evict)) {
+    : gate(options.cost_gate),
+      core_(core),
+      index_(core.index),
+      options_(options),
+      evict_(std::move(evict)) {
   std::array<std::int64_t, 3> capacity = {};
   for (const ComponentKind kind : kComponents) {
     if (const HostPool* pool = pools(kind).host)

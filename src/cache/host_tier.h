@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "cache/cache_core.h"
+#include "cache/cost_gate.h"
 #include "index/radix_index.h"
 #include "pando/tiers.h"
 
@@ -92,6 +93,7 @@ class HostTier {
   Status check(const Reserved& fetching) const;
 
   TierStats stats;
+  CostGate gate;
 
  private:
   /// Pages of one component, side by side.
@@ -153,6 +155,7 @@ class HostTier {
   void attach(NodeIndex node, const Part& part, const Copy& copy, bool is_end);
 
   LoadPlan plan_load(NodeIndex end);
+  bool is_worth_loading(const LoadPlan& plan, std::size_t num_tokens);
   RadixIndex::Goal shortage(const LoadPlan& plan) const;
   bool can_evict(const RadixIndex::Goal& goal) const;
   RadixIndex::Goal take_pages(LoadPlan& plan);

@@ -35,6 +35,7 @@ Result<Prefetch> StorageTier::prefetch(const Key& key) {
   fetch.tokens.assign(key.tokens.begin(), key.tokens.end());
   fetch.from = walked.pages;
   fetch.started = settings_.now();
+  fetch.is_probe = host_.gate.next_is_probe();
   fetch.hashes.resize(total - walked.pages);
   std::optional<PageHash> parent = chain_start(key.ns);
   if (walked.pages > 0) {
@@ -101,6 +102,36 @@ std::size_t StorageTier::answer(const Fetch& fetch) const {
   return best;
 }
 
+double StorageTier::fetch_bytes(std::size_t num_pages) const {
+  const auto bytes = [&](ComponentKind kind, std::size_t n) {
+    return n * host_.pools(kind).host->page_bytes();
+  };
+  std::size_t sum = bytes(ComponentKind::full, num_pages);
+  if (window_space_)
+    sum += bytes(ComponentKind::window, std::min(num_pages, index_.window_pages()));
+  if (state_space_) sum += bytes(ComponentKind::state, num_pages > 0 ? 1 : 0);
+  return static_cast<double>(sum);
+}
+
+// Of the answer, what the cost gate lets pass: all or nothing.
+std::size_t StorageTier::wanted(Fetch& fetch) {
+  const std::size_t num_pages = answer(fetch);
+  const double size_bytes = fetch_bytes(num_pages);
+  const std::size_t num_tokens = num_pages * index_.page_size();
+  if (num_pages == 0 || host_.gate.is_worth(size_bytes, size_bytes, num_tokens)) return num_pages;
+  if (!fetch.is_judged) ++(fetch.is_probe ? host_.stats.gate_probes : host_.stats.gated_prefetches);
+  fetch.is_judged = true;
+  return fetch.is_probe ? num_pages : 0;
+}
+
+// Once, when it is over: what has arrived in the time that the request has waited.
+void StorageTier::measure(Fetch& fetch) {
+  if (fetch.is_measured) return;
+  fetch.is_measured = true;
+  const std::chrono::duration<double> took = settings_.now() - fetch.reading_since;
+  host_.gate.fetched_bytes.add(fetch_bytes(pages_arrived(fetch)), took.count());
+}
+
 // ---- Reading -----------------------------------------------------------------------------------
 
 bool StorageTier::reserve(Fetch& fetch) {
@@ -119,6 +150,7 @@ bool StorageTier::reserve(Fetch& fetch) {
 
 // What a queue refuses, and what comes after it, does not arrive.
 void StorageTier::start_reads(Fetch& fetch) {
+  fetch.reading_since = settings_.now();
   const std::span hashes = std::span(fetch.hashes).first(fetch.num_pages);
   bool taken = true;
   const auto read = [&](std::vector<StorePage> pages) {
@@ -187,15 +219,17 @@ void StorageTier::report(Fetch& fetch, std::vector<std::int64_t>& values) {
   const auto add = [&values](bool here) { values.push_back(here ? 1 : 0); };
   switch (fetch.phase) {
     case Phase::asking: {
-      values.push_back(has_answer(fetch) ? 1 + static_cast<std::int64_t>(answer(fetch)) : 0);
+      values.push_back(has_answer(fetch) ? 1 + static_cast<std::int64_t>(wanted(fetch)) : 0);
       values.push_back(-values.back());
       return;
     }
     case Phase::reserved:
       return add(fetch.has_room);
     case Phase::reading:
+      if (is_quiet(fetch)) measure(fetch);
       return add(may_end(fetch));
     case Phase::ready:
+      if (is_quiet(fetch)) measure(fetch);
       return add(false);
     case Phase::ended:
       return add(is_quiet(fetch));
@@ -266,9 +300,10 @@ std::size_t StorageTier::end(PrefetchId id, bool keep) {
   for (Fetch& fetch : fetches_) {
     if (fetch.id != id || fetch.phase == Phase::ended) continue;
     call_off(fetch);
-    const bool may_have = keep && (fetch.phase == Phase::reading || fetch.phase == Phase::ready);
+    const bool has_read = fetch.phase == Phase::reading || fetch.phase == Phase::ready;
+    if (has_read) measure(fetch);
     const auto here = static_cast<std::int64_t>(pages_arrived(fetch));
-    const auto arrived = static_cast<std::size_t>(may_have ? core_.ranks.least(here) : 0);
+    const auto arrived = static_cast<std::size_t>(keep && has_read ? core_.ranks.least(here) : 0);
     const std::size_t tokens = insert(fetch, arrived);
     host_.stats.prefetched_tokens += tokens;
     fetch.phase = Phase::ended;

@@ -92,8 +92,12 @@ class StorageTier {
     std::size_t window_from = 0;   // of these, the first whose window is fetched too
     std::size_t occupied = 0;      // tokens that count against the limit
     std::chrono::steady_clock::time_point started = {};
+    std::chrono::steady_clock::time_point reading_since = {};
     std::optional<StoreCall> question;
     HostTier::Claim claim;
+    bool is_probe = false;   // fetched whatever the cost gate says
+    bool is_judged = false;  // it said no, and that is counted
+    bool is_measured = false;
     bool has_room = false;
     HostTier::Reserved pages;
     std::vector<StoreCall> calls;  // windows and snapshot first, then tokens in order
@@ -121,6 +125,9 @@ class StorageTier {
 
   void ask(Fetch& fetch);
   std::size_t answer(const Fetch& fetch) const;
+  std::size_t wanted(Fetch& fetch);
+  double fetch_bytes(std::size_t num_pages) const;
+  void measure(Fetch& fetch);
   std::size_t unbroken_window(NodeIndex node) const;
   bool reserve(Fetch& fetch);
   void start_reads(Fetch& fetch);

@@ -2,6 +2,8 @@
 // The calls of PrefixCache on tiers: load_back, poll, evict_host; and what may be asked for at all.
 #include "pando/tiers.h"
 
+#include <cmath>
+
 #include "base/check.h"
 #include "cache/prefix_cache_impl.h"
 #include "pando/cache.h"
@@ -69,15 +71,26 @@ std::string_view to_string(LoadOutcome outcome) {
       return "below threshold";
     case LoadOutcome::over_quota:
       return "over quota";
+    case LoadOutcome::recompute:
+      return "recompute";
     case LoadOutcome::no_room:
       return "no room";
   }
   return "unknown";
 }
 
+Status CostGateOptions::validate() const {
+  if (std::isfinite(max_ratio) && max_ratio > 0) return {};
+  return make_error(ErrorCode::invalid_argument, "cost_gate.max_ratio is {}; expected above 0",
+                    max_ratio);
+}
+
 Status validate_host_tier(const CacheOptions& options, const SlotLedger& ledger,
                           const StateAllocator* states) {
   const HostTierOptions& host = *options.host;
+  if (host.cost_gate) {
+    if (Status s = host.cost_gate->validate(); !s) return s;
+  }
   if (host.copier == nullptr)
     return make_error(ErrorCode::invalid_argument, "host tier: there is no copier");
   if (std::max(host.backup_stream, host.load_stream) >= host.copier->num_streams())
@@ -183,6 +196,23 @@ Sizes PrefixCache::host_sizes(ComponentKind kind) const {
   return {pages.evictable * by, pages.protected_tokens * by, pages.total * by};
 }
 
-TierStats PrefixCache::tier_stats() const { return impl_->tier ? impl_->tier->stats : TierStats{}; }
+TierStats PrefixCache::tier_stats() const {
+  if (!impl_->tier) return {};
+  TierStats stats = impl_->tier->stats;
+  const CostGate& gate = impl_->tier->gate;
+  stats.load_bytes_per_second = gate.loaded_bytes.per_second();
+  stats.fetch_bytes_per_second = gate.fetched_bytes.per_second();
+  stats.prefill_tokens_per_second = gate.prefilled_tokens.per_second();
+  return stats;
+}
+
+Status PrefixCache::report_prefill(std::size_t num_tokens, double seconds) {
+  if (!std::isfinite(seconds) || seconds <= 0)
+    return make_error(ErrorCode::invalid_argument,
+                      "report_prefill: {} tokens in {} s; expected a time above 0", num_tokens,
+                      seconds);
+  if (impl_->tier) impl_->tier->gate.prefilled_tokens.add(static_cast<double>(num_tokens), seconds);
+  return {};
+}
 
 }  // namespace pando

@@ -12,6 +12,7 @@ std::string_view to_string(TransferState state) {
 
 bool TransferTask::begin() {
   if (claimed_.exchange(true)) return false;
+  begun_at_ = std::chrono::steady_clock::now();
   state_.store(TransferState::running, std::memory_order_release);
   return true;
 }
@@ -40,6 +41,7 @@ void TransferTask::fail(Error error) {
 }
 
 void TransferTask::end(TransferState state) {
+  if (state != TransferState::cancelled) ended_at_ = std::chrono::steady_clock::now();
   uses_.clear();  // before anyone can see that it has ended, and drop the pools
   const std::lock_guard lock(mutex_);
   state_.store(state, std::memory_order_release);
@@ -87,6 +89,9 @@ Status Transfer::wait() const { return task_->wait(); }
 std::size_t Transfer::layers_ready() const { return task_->layers_ready(); }
 Status Transfer::wait_layer(std::size_t layer) const { return task_->wait_layer(layer); }
 bool Transfer::cancel() { return task_->cancel(); }
+std::chrono::nanoseconds Transfer::duration() const {
+  return finished() ? task_->duration() : std::chrono::nanoseconds{};
+}
 std::size_t Transfer::size_bytes() const { return task_->size_bytes(); }
 std::shared_ptr<LayerSignal> Transfer::signal() const { return task_; }
 

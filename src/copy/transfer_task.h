@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <mutex>
@@ -39,6 +40,8 @@ class TransferTask : public LayerSignal {
   bool cancel();
   TransferState state() const { return state_.load(std::memory_order_acquire); }
   std::size_t layers_ready() const { return layers_ready_.load(std::memory_order_acquire); }
+  /// Only when it has ended.
+  std::chrono::nanoseconds duration() const { return ended_at_ - begun_at_; }
   Status wait();
   Status wait_layer(std::size_t layer) override;
   Status wait_layer_on(std::size_t layer, void* stream) override;
@@ -59,6 +62,7 @@ class TransferTask : public LayerSignal {
   std::atomic<bool> claimed_ = false;  // by the one of begin() and cancel() that came first
   std::atomic<TransferState> state_ = TransferState::queued;
   std::atomic<std::size_t> layers_ready_ = 0;
+  std::chrono::steady_clock::time_point begun_at_ = {}, ended_at_ = {};  // written before state_
   Error error_ = {};  // written before state_ becomes failed
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -10,12 +10,16 @@
 namespace pando::testing {
 namespace {
 
-// One memory store for several caches, as a server would be; reads wait at a gate.
+// One memory store for several caches, as a server would be; questions and reads wait at gates.
 class SharedStore final : public StoreBackend {
  public:
-  SharedStore(StoreBackend& inner, Gate& reads) : inner_(inner), reads_(reads) {}
+  SharedStore(StoreBackend& inner, Gate& questions, Gate& reads)
+      : inner_(inner), questions_(questions), reads_(reads) {}
   std::string_view name() const override { return "shared"; }
-  void exists(StoreBatch& batch) override { inner_.exists(batch); }
+  void exists(StoreBatch& batch) override {
+    questions_.pass();
+    inner_.exists(batch);
+  }
   void get(StoreBatch& batch) override {
     reads_.pass();
     inner_.get(batch);
@@ -30,6 +34,7 @@ class SharedStore final : public StoreBackend {
 
  private:
   StoreBackend& inner_;
+  Gate& questions_;
   Gate& reads_;
 };
 
@@ -42,7 +47,7 @@ class StorageTierTest : public ::testing::Test {
     name = "shared" + std::to_string(++count);
     register_store(name, [this](const Config& config) -> Result<std::unique_ptr<StoreBackend>> {
       if (Status s = config.refuse_unknown({}); !s) return s.error();
-      return std::unique_ptr<StoreBackend>(std::make_unique<SharedStore>(*inner, reads));
+      return std::unique_ptr<StoreBackend>(std::make_unique<SharedStore>(*inner, questions, reads));
     }).value();
   }
 
@@ -81,7 +86,7 @@ class StorageTierTest : public ::testing::Test {
   }
 
   std::unique_ptr<StoreBackend> inner;
-  Gate reads;
+  Gate questions, reads;
   std::string name;
   std::chrono::steady_clock::time_point now = {};
 };
@@ -265,6 +270,57 @@ TEST_F(HangingReads, TheTimeoutGrowsWithTheNumberOfTokens) {
   reads.open();
   cache.settle();
   EXPECT_EQ(cache.full.host->count(PageState::idle), cache.full.host->num_pages());
+}
+
+TEST_F(StorageTierTest, AStoreThatDoesNotAnswerInTimeHasNothing) {
+  store(tokens(16));
+  TieredCache cache(kPages);
+  attach(cache, "timeout");
+  questions.shut();
+  const PrefetchId id = cache->prefetch({tokens(16)})->id;
+  questions.await(1);
+  now += std::chrono::milliseconds(999);
+  (void)cache->poll();
+  EXPECT_FALSE(cache->prefetch_ready(id));
+  now += std::chrono::milliseconds(2);
+  (void)cache->poll();
+  EXPECT_TRUE(cache->prefetch_ready(id));
+  EXPECT_EQ(cache->end_prefetch(id), 0u);
+  EXPECT_EQ(cache->tier_stats().revoked_prefetches, 1u);
+  questions.open();
+  cache.settle();
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST_F(StorageTierTest, TheCostGateTurnsDownWhatIsFasterToCompute) {
+  for (const Token first : {0, 100, 200}) store(tokens(16, first));
+  TierSetup setup = kPages;
+  setup.cost_gate.emplace();
+  TieredCache cache(setup);
+  attach(cache);
+  const auto fetch_slowly = [&](Token first) {
+    reads.shut();
+    const PrefetchId id = cache->prefetch({tokens(16, first)})->id;
+    const std::size_t before = reads.num_arrived();
+    while (!cache->prefetch_ready(id) && reads.num_arrived() == before) (void)cache->poll();
+    now += std::chrono::seconds(40);
+    reads.open();
+    while (!cache->prefetch_ready(id)) (void)cache->poll();
+    const std::size_t tokens = cache->end_prefetch(id);
+    cache.settle();
+    return tokens;
+  };
+  EXPECT_EQ(fetch_slowly(0), 16u) << "nothing is known yet";
+  EXPECT_EQ(cache.load(tokens(16, 0)).size(), 16u);
+  cache.settle();
+  cache->report_prefill(16, 0.9).value();
+  EXPECT_EQ(fetch_slowly(100), 0u);
+  EXPECT_EQ(cache->tier_stats().gated_prefetches, 1u);
+  EXPECT_NEAR(cache->tier_stats().fetch_bytes_per_second,
+              16.0 / 40 * static_cast<double>(cache.full.device->geometry().token_bytes()), 1e-9);
+  for (int i = 0; i < 100; ++i) cache->report_prefill(16, 400).value();
+  EXPECT_EQ(fetch_slowly(200), 16u) << "an engine that has become slow";
+  EXPECT_TRUE(cache.closes());
 }
 
 TEST_F(HangingReads, WaitingForAllWaitsForAll) {

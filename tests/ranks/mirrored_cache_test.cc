@@ -98,6 +98,32 @@ TEST(MirroredCache, AStoreThatOneRankCannotOpenIsAttachedByNone) {
   });
 }
 
+TEST(MirroredCache, WhatOneRankWouldComputeNoneLoads) {
+  on_each_rank([](Ranks& ranks) {
+    TierSetup setup;
+    setup.cache.ranks = &ranks;
+    setup.cost_gate.emplace();
+    TieredCache cache(setup);
+    Tokens key(16);
+    const auto load = [&] {
+      cache.settle();
+      cache->evict(16);
+      Slots at(16);
+      Lease lease = *cache->lock(*cache->match({key}, at));
+      const LoadOutcome outcome = cache->load_back(lease, at)->outcome;
+      cache.settle();
+      cache.open_gates();
+      return outcome;
+    };
+    cache.put(key);
+    EXPECT_EQ(load(), LoadOutcome::loaded);
+    cache->report_prefill(1000, ranks.rank() == 1 ? 1e-12 : 1e12).value();
+    EXPECT_EQ(load(), LoadOutcome::recompute);
+    EXPECT_EQ(cache->tier_stats().gated_loads, 1u);
+    EXPECT_TRUE(cache.closes());
+  });
+}
+
 TEST(MirroredCache, NothingIsExchangedWhileNothingIsUnderWay) {
   // A rank that polls alone would wait for the others in vain.
   on_each_rank(

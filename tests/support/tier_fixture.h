@@ -33,6 +33,7 @@ struct TierSetup {
   std::size_t host_states = 16;
   std::size_t load_back_threshold = 1;
   bool reclaim_mirrors_first = false;
+  std::optional<CostGateOptions> cost_gate = {};
   HostLayout layout = HostLayout::page_first;
   std::string_view policy = "lru";
   Copier* copier = nullptr;  ///< the CPU's unless given
@@ -52,6 +53,7 @@ class TieredCache {
     host.write_policy = setup.write_policy;
     host.load_back_threshold = setup.load_back_threshold;
     host.reclaim_mirrors_first = setup.reclaim_mirrors_first;
+    host.cost_gate = setup.cost_gate;
     host.full = full.make(geometry(o.page_size, setup.num_layers), setup.device_tokens,
                           setup.host_tokens, setup);
     if (o.window) {
