@@ -93,6 +93,12 @@ Status run_contained(StoreBackend& backend, StoreBatch& call) try {
   return make_error(ErrorCode::io_error, "the backend threw something that is no std::exception");
 }
 
+BackendStats contained_stats(const StoreBackend& backend) try {
+  return backend.stats();
+} catch (...) {
+  return {};
+}
+
 }  // namespace
 
 struct Store::Impl {
@@ -230,7 +236,7 @@ StoreStats Store::stats() const {
           .refused_calls = c.refused_calls,
           .read_ns = c.read_ns,
           .write_ns = c.write_ns,
-          .backend = impl_->backend->stats()};
+          .backend = contained_stats(*impl_->backend)};
 }
 
 StoreBackend& Store::backend() { return *impl_->backend; }
