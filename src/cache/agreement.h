@@ -24,7 +24,7 @@ class Agreement {
 
   void least(std::span<std::int64_t> values) {
     if (alone() || values.empty()) return;
-    if (!lost_) lost_ = !ranks_->min(values).ok();
+    if (!lost_) lost_ = !exchange(values);
     if (!lost_) return;
     for (std::int64_t& value : values) value = 0;
   }
@@ -35,6 +35,13 @@ class Agreement {
   bool all(bool here) { return least(here ? 1 : 0) != 0; }
 
  private:
+  // Ranks may be a user's, and no exception of theirs passes through the cache.
+  bool exchange(std::span<std::int64_t> values) try {
+    return ranks_->min(values).ok();
+  } catch (...) {
+    return false;
+  }
+
   Ranks* ranks_;
   bool lost_ = false;
 };

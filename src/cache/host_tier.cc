@@ -419,7 +419,14 @@ void HostTier::device_came(NodeIndex i, bool pages, bool window, bool snapshot) 
 
 // ---- Proving -----------------------------------------------------------------------------------
 
-Status HostTier::check(const Reserved& fetching) const {
+Status HostTier::check(const Reserved& fetching, const Claim& claimed) const {
+  for (const ComponentKind kind : kComponents) {
+    std::size_t sum = claimed.pages[at(kind)];
+    for (const auto& copy : backups_) sum += copy->claim.pages[at(kind)];
+    if (sum != under_way_[at(kind)])
+      return make_error(ErrorCode::corrupt, "{} host pages of component {} are claimed, counted {}",
+                        sum, at(kind), under_way_[at(kind)]);
+  }
   struct Expected {
     const HostPool* pool;
     const char* name;

@@ -88,9 +88,9 @@ class HostTier {
   struct Reserved {
     std::vector<HostPageId> full, window, state;
   };
-  /// Every page of the host pools has one owner, in the state that its owner says; those of
-  /// `fetching` are being written.
-  Status check(const Reserved& fetching) const;
+  /// Every page of the host pools has one owner, in the state that its owner says, and what is
+  /// claimed adds up. Fetches write to `fetching`, and have claimed `claimed`.
+  Status check(const Reserved& fetching, const Claim& claimed) const;
 
   TierStats stats;
   CostGate gate;

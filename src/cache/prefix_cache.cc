@@ -208,9 +208,10 @@ Status PrefixCache::check() const {
   if (Status s = impl_->ledger.check(pages); !s) return s;
   if (Status s = impl_->check_windows(); !s) return s;
   if (impl_->tier) {
-    const HostTier::Reserved fetching =
-        impl_->storage ? impl_->storage->reserved() : HostTier::Reserved{};
-    if (Status s = impl_->tier->check(fetching); !s) return s;
+    const StorageTier* storage = impl_->storage.get();
+    const Status s = impl_->tier->check(storage ? storage->reserved() : HostTier::Reserved{},
+                                        storage ? storage->claimed() : HostTier::Claim{});
+    if (!s) return s;
   }
   return impl_->check_snapshots();
 }

@@ -178,6 +178,14 @@ void StorageTier::apply(std::span<const std::int64_t> values, PollResult& result
   });
 }
 
+HostTier::Claim StorageTier::claimed() const {
+  HostTier::Claim all;
+  for (const Fetch& fetch : fetches_) {
+    for (std::size_t i = 0; i < all.pages.size(); ++i) all.pages[i] += fetch.claim.pages[i];
+  }
+  return all;
+}
+
 HostTier::Reserved StorageTier::reserved() const {
   HostTier::Reserved all;
   for (const Fetch& fetch : fetches_) {

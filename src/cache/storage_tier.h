@@ -68,6 +68,7 @@ class StorageTier {
   bool idle() const { return puts_.empty() && fetches_.empty(); }
   std::size_t num_host_locks() const { return num_host_locks_; }
   HostTier::Reserved reserved() const;
+  HostTier::Claim claimed() const;
 
  private:
   struct Put {

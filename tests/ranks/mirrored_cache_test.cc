@@ -140,6 +140,29 @@ TEST(MirroredCache, NothingIsExchangedWhileNothingIsUnderWay) {
       std::chrono::milliseconds(200));
 }
 
+TEST(MirroredCache, RanksThatThrowAreLost) {
+  class Throwing final : public Ranks {
+   public:
+    std::size_t rank() const override { return 0; }
+    std::size_t size() const override { return 2; }
+    Status min(std::span<std::int64_t>) override {
+      if (num_calls_++ >= 2) throw std::runtime_error("no such group");
+      return {};
+    }
+    Status max(std::span<std::int64_t>) override { return {}; }
+    Status barrier() override { return {}; }
+
+   private:
+    int num_calls_ = 0;
+  };
+  Throwing ranks;
+  TierSetup setup;
+  setup.cache.ranks = &ranks;
+  TieredCache cache(setup);  // two exchanges: settings, capacities
+  cache.put({1, 2, 3, 4});
+  EXPECT_TRUE(cache->poll().ranks_lost);
+}
+
 TEST(MirroredCache, AfterARankIsLostNothingMovesAndEverythingCanBeGivenUp) {
   on_each_rank(
       [](Ranks& ranks) {

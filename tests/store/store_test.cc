@@ -126,6 +126,17 @@ TEST(Store, AnExceptionOfABackendFailsItsCallAndNothingElse) {
   EXPECT_EQ(store->stats().failed_pages, 3u);
 }
 
+TEST(Store, ABackendThatCannotTellItsStatsHasNone) {
+  class Speechless : public ScriptedBackend {
+   public:
+    using ScriptedBackend::ScriptedBackend;
+    BackendStats stats() const override { throw std::runtime_error("no idea"); }
+  };
+  const auto store = *Store::open(std::make_unique<Speechless>([](StoreBatch& b) { b.missing(0); }));
+  EXPECT_TRUE(store->exists({"a"})->wait().ok());
+  EXPECT_EQ(store->stats().backend.num_pages, 0u);
+}
+
 TEST(Store, PagesThatTheBackendLeavesOutHaveFailed) {
   const auto store = scripted_store([](StoreBatch& batch) { batch.done(1); });
   const StoreCall call = *store->exists({"a", "b", "c"});
