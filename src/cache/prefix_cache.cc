@@ -144,10 +144,11 @@ EvictResult PrefixCache::evict(const EvictGoal& goal) {
                        .snapshots = goal.snapshots});
 }
 
-// What is being copied is waited for; what leaves the device is not saved.
+// What is being copied is waited for; what leaves the device is not saved. A copy that ends now is
+// put into the store, which holds its node: so the store is told last to let go.
 void PrefixCache::Impl::evict_all() {
-  if (storage) storage->abandon();
   if (tier) tier->drain();
+  if (storage) storage->abandon();
   const auto save_to_host = std::exchange(index.save_to_host, nullptr);
   evict({.pages = SIZE_MAX});
   if (tier) tier->evict({.pages = SIZE_MAX});
