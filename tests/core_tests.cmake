@@ -27,6 +27,8 @@ pando_test(cache_test LABEL unit SOURCES
   cache/window_requests_test.cc
   cache/window_test.cc)
 
+pando_test(store_faults_file_test LABEL fault SOURCES cache/store_faults_file_test.cc)
+
 pando_test(base_test LABEL unit SOURCES
   base/block_pool_test.cc
   base/bulk_test.cc

@@ -17,4 +17,7 @@ if(PANDO_REDIS)
 
   pando_test(redis_cluster_test AT_ONCE LABEL integration LIBRARIES pando_redis_support
              SOURCES store/redis_cluster_test.cc)
+
+  pando_test(store_faults_redis_test AT_ONCE LABEL fault LIBRARIES pando_redis_support
+             SOURCES cache/store_faults_redis_test.cc)
 endif()
