@@ -20,12 +20,13 @@ struct FioJob {
 };
 
 /// Bytes a second, from its first request to the last answer. Nothing: there is no fio, or it
-/// fails.
+/// fails. Its memory is of huge pages, where they are to be had.
 inline std::optional<double> run_fio(const FioJob& job) {
   const std::string mode = job.write ? "write" : "read";
   const std::string command =
-      "fio --name=limit --ioengine=io_uring --output-format=json --filename=" + job.file +
-      " --rw=" + mode + " --size=" + std::to_string(job.total_bytes) +
+      "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 fio --name=limit --ioengine=io_uring "
+      "--output-format=json --filename=" +
+      job.file + " --rw=" + mode + " --size=" + std::to_string(job.total_bytes) +
       " --bs=" + std::to_string(job.block_bytes) + " --iodepth=" + std::to_string(job.depth) +
       " --direct=" + (job.direct ? "1" : "0") + " 2>/dev/null";
   std::FILE* output = ::popen(command.c_str(), "r");
