@@ -185,6 +185,7 @@ Inserted PrefixCache::Impl::apply_insert(const Plan& plan, const Key& key,
   index.touch_insert(end, insert_options.priority, insert_options.chunked);
   if (tier) {
     tier->write_through(end);
+    if (storage) storage->put_unstored(end);
     tier->stats.recomputed_tokens += adopted * page_size;
   }
   ledger.release(std::span<const PageId>(duplicates));

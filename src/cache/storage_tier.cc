@@ -39,6 +39,9 @@ StorageTier::StorageTier(CacheCore& core, HostTier& host, std::unique_ptr<Store>
         space_of(settings_.scope, host.pools(ComponentKind::state), ComponentKind::state));
   if (!settings_.now) settings_.now = [] { return std::chrono::steady_clock::now(); };
   index_.keep_hashes();
+  index_.for_each_node([this](NodeIndex i, const Node& node) {
+    if (node.on_host) index_.set_unstored(i, true);
+  });
   host_.on_backed_up = [this](NodeIndex node) { put(node); };
 }
 
@@ -97,6 +100,8 @@ void StorageTier::put(NodeIndex i) {
   if (!full_space_.writes() && core_.ranks.alone()) return;
   Put& put = puts_.emplace_back();
   put.node = index_.id(i);
+  put.begin = index_.node(i).begin_pages();
+  index_.set_unstored(i, false);
   index_.lock_host(i);
   ++num_host_locks_;
   if (!full_space_.writes()) return;
@@ -129,12 +134,28 @@ void StorageTier::start_put(Put& put) {
   }
 }
 
-bool StorageTier::is_finished(const Put& put) const {
-  return put.waiting.empty() && std::all_of(put.calls.begin(), put.calls.end(),
-                                            [](const StoreCall& c) { return c.finished(); });
+// From the top, as everything that a fetch can use.
+void StorageTier::put_unstored(NodeIndex end) {
+  std::vector<NodeIndex> path;
+  for (NodeIndex i = end; !index_.node(i).is_root(); i = index_.node(i).parent) {
+    if (index_.node(i).on_host && index_.node(i).unstored) path.push_back(i);
+  }
+  for (; !path.empty(); path.pop_back()) put(path.back());
 }
 
-void StorageTier::finish_put(Put& put, PollResult& result) {
+// 0: under way. 1: the store has refused some of it. 2: it has all.
+std::int64_t StorageTier::progress(const Put& put) const {
+  if (!put.waiting.empty()) return 0;
+  bool taken = true;
+  for (const StoreCall& call : put.calls) {
+    if (!call.finished()) return 0;
+    for (std::size_t i = 0; i < call.size() && taken; ++i)
+      taken = call.outcome(i) == PageOutcome::done;
+  }
+  return taken ? 2 : 1;
+}
+
+void StorageTier::finish_put(Put& put, bool taken, PollResult& result) {
   std::size_t failed = 0;
   for (const StoreCall& call : put.calls) {
     for (std::size_t i = 0; i < call.size(); ++i)
@@ -143,16 +164,21 @@ void StorageTier::finish_put(Put& put, PollResult& result) {
   host_.stats.failed_puts += failed;
   host_.stats.stored_tokens += failed == 0 ? put.num_tokens : 0;
   if (!put.calls.empty()) ++(failed == 0 ? result.stored : result.failures);
-  index_.unlock_host(index_.resolve(put.node), core_.released);
+  const NodeIndex end = index_.resolve(put.node);
+  for (NodeIndex i = end; !taken && index_.node(i).end_pages > put.begin; i = index_.node(i).parent)
+    index_.set_unstored(i, true);
+  index_.unlock_host(end, core_.released);
   --num_host_locks_;
 }
 
 // ---- Agreeing ----------------------------------------------------------------------------------
 
 void StorageTier::report(std::vector<std::int64_t>& values) {
+  std::int64_t last = 2;
   for (Put& put : puts_) {
     start_put(put);
-    values.push_back(is_finished(put) ? 1 : 0);
+    if (last != 0) last = progress(put);  // they are finished in order
+    values.push_back(last);
   }
   for (Fetch& fetch : fetches_) report(fetch, values);
 }
@@ -161,7 +187,7 @@ void StorageTier::apply(std::span<const std::int64_t> values, PollResult& result
   const std::size_t num_puts = puts_.size();
   std::size_t done = 0;
   while (done < num_puts && values[done] != 0) ++done;
-  for (std::size_t i = 0; i < done; ++i) finish_put(puts_[i], result);
+  for (std::size_t i = 0; i < done; ++i) finish_put(puts_[i], values[i] == 2, result);
   puts_.erase(puts_.begin(), puts_.begin() + static_cast<std::ptrdiff_t>(done));
   values = values.subspan(num_puts);
 

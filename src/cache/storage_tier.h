@@ -54,6 +54,8 @@ class StorageTier {
 
   /// The node has just got its host copy.
   void put(NodeIndex node);
+  /// The path to this node has been hit: what the store did not take, or was never given, is put.
+  void put_unstored(NodeIndex end);
 
   Result<Prefetch> prefetch(const Key& key);
   bool is_ready(PrefetchId id) const;
@@ -73,6 +75,7 @@ class StorageTier {
  private:
   struct Put {
     NodeId node = {};
+    std::uint32_t begin = 0;  // pages from the root; it may be split meanwhile
     std::size_t num_tokens = 0;
     std::vector<std::vector<StorePage>> waiting;  // batches that the queue had no room for
     std::vector<StoreCall> calls;
@@ -121,8 +124,8 @@ class StorageTier {
     }
   }
   void start_put(Put& put);
-  bool is_finished(const Put& put) const;
-  void finish_put(Put& put, PollResult& result);
+  std::int64_t progress(const Put& put) const;
+  void finish_put(Put& put, bool taken, PollResult& result);
 
   void ask(Fetch& fetch);
   std::size_t answer(const Fetch& fetch) const;

@@ -63,9 +63,10 @@ struct alignas(kCacheLine) Node {
   bool in_mirrors = false;
   bool on_host = false;     // has a host copy
   bool backing_up = false;  // a copy to the host is under way
-  bool cut_off = false;     // not to be found any more; goes when nobody holds it
-  bool cut_top = false;     // of what was cut off: its parent does not count it as a child
   bool live = false;
+  bool cut_off : 1 = false;   // not to be found any more; goes when nobody holds it
+  bool cut_top : 1 = false;   // of what was cut off: its parent does not count it as a child
+  bool unstored : 1 = false;  // the store does not have all of its host copy
 
   bool is_root() const { return info != nullptr; }
   bool on_device() const { return pages != nullptr; }

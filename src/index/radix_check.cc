@@ -134,13 +134,21 @@ std::uint64_t RadixIndex::digest() const {
     const Node& node = nodes_[i];
     if (node.is_root()) mix(node.info->name.data(), node.info->name.size());
     mix(node.tokens, node.is_root() ? 0 : segments_.num_tokens(node.num_pages) * sizeof(Token));
-    const std::uint64_t facts[] = {node.end_pages,      node.num_children,
-                                   node.locks,          node.host_locks,
-                                   node.last_access,    node.created,
-                                   node.hits,           static_cast<std::uint64_t>(node.priority),
-                                   node.on_device(),    node.on_host,
-                                   node.backing_up,     !node.is_root() && has_window(i),
-                                   has_snapshot(i),     has_host_window(i),
+    const std::uint64_t facts[] = {node.end_pages,
+                                   node.num_children,
+                                   node.locks,
+                                   node.host_locks,
+                                   node.last_access,
+                                   node.created,
+                                   node.hits,
+                                   static_cast<std::uint64_t>(node.priority),
+                                   node.on_device(),
+                                   node.on_host,
+                                   node.backing_up,
+                                   node.unstored,
+                                   !node.is_root() && has_window(i),
+                                   has_snapshot(i),
+                                   has_host_window(i),
                                    has_host_snapshot(i)};
     mix(facts, sizeof facts);
     const std::size_t first = todo.size();

@@ -202,6 +202,7 @@ NodeIndex RadixIndex::split(NodeIndex lower_index, std::uint32_t at_page) {
   upper.host_locks = lower.host_locks > 0 ? 1 : 0;
   upper.on_host = lower.on_host;
   upper.backing_up = lower.backing_up;
+  upper.unstored = lower.unstored;
   upper.end_pages = lower.begin_pages() + at_page;
   ++lower.segment->refs;
   set_slice(upper, lower.segment, lower.offset_pages, at_page, lower.on_device());

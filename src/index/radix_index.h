@@ -212,6 +212,7 @@ class RadixIndex {
   void drop_if_bare(NodeIndex node, Released& out, Evicted& evicted);
   /// A copy of `node` to the host is under way: it does not leave the host meanwhile.
   void set_backing_up(NodeIndex node, bool yes);
+  void set_unstored(NodeIndex node, bool yes) { nodes_[node].unstored = yes; }
   /// The bytes of `node` on the device are not to be trusted, and so are those computed from them:
   /// nothing at or below it is ever found again. What somebody holds stays until it is let go.
   void cut_off(NodeIndex node, Released& out);

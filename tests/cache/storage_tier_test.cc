@@ -102,6 +102,50 @@ TEST_F(StorageTierTest, WhatHasAHostCopyGoesToTheStore) {
   EXPECT_TRUE(cache.closes());
 }
 
+TEST_F(StorageTierTest, WhatTheHostHadBeforeGoesThereWhenItIsHit) {
+  TieredCache cache(kPages);
+  cache.put(tokens(16));
+  cache.put(tokens(8, 500));
+  cache.settle();
+  attach(cache);
+  cache.settle();
+  EXPECT_EQ(num_stored(), 0u);
+  cache.put(tokens(12));  // splits it
+  EXPECT_EQ(cache.settle().stored, 1u);
+  EXPECT_EQ(num_stored(), 3u);
+  cache.put(tokens(16));
+  EXPECT_EQ(cache.settle().stored, 1u);
+  EXPECT_EQ(num_stored(), 4u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST_F(StorageTierTest, WhatTheStoreRefusedIsPutAgainWhenItIsHit) {
+  bool is_down = true;
+  const std::string flaky = name + "_flaky";
+  register_store(flaky, [&](const Config&) -> Result<std::unique_ptr<StoreBackend>> {
+    return std::unique_ptr<StoreBackend>(std::make_unique<ScriptedBackend>([&](StoreBatch& batch) {
+      if (is_down) throw std::runtime_error("not now");
+      inner->put(batch);
+    }));
+  }).value();
+  TieredCache cache(kPages);
+  StorageOptions o = storage();
+  o.backend = flaky;
+  cache->attach_storage(o).value();
+  cache.put(tokens(16));
+  EXPECT_EQ(cache.settle().failures, 1u);
+  EXPECT_EQ(cache->tier_stats().failed_puts, 4u);
+  cache.put(tokens(16));
+  EXPECT_EQ(cache.settle().failures, 1u) << "still down";
+  is_down = false;
+  cache.put(tokens(16));
+  EXPECT_EQ(cache.settle().stored, 1u);
+  EXPECT_EQ(num_stored(), 4u);
+  cache.put(tokens(16));
+  EXPECT_EQ(cache.settle().stored, 0u) << "it is there";
+  EXPECT_TRUE(cache.closes());
+}
+
 TEST_F(StorageTierTest, AnotherCacheFindsItThere) {
   store(tokens(16));
   TieredCache cache(kPages);
@@ -427,11 +471,12 @@ TEST_F(StorageTierTest, HashesAreBackfilledWhenAStoreComesLater) {
   cache.put(tokens(16));
   cache.put(tokens(16), "tenant");
   cache.settle();
-  EXPECT_EQ(num_stored(), 4u) << "what is backed up from now on";
+  EXPECT_EQ(num_stored(), 8u) << "what is new, and what was hit on the way";
   TieredCache reader(kPages);
   attach(reader);
   reader.put(tokens(8));
   EXPECT_EQ(fetch(reader, tokens(16)), 8u) << "the chain goes through what was there before";
+  EXPECT_EQ(fetch(reader, tokens(16), "tenant"), 16u);
 }
 
 TEST_F(StorageTierTest, DetachReleasesWhatIsUnderWay) {

@@ -132,7 +132,8 @@ TEST(Store, ABackendThatCannotTellItsStatsHasNone) {
     using ScriptedBackend::ScriptedBackend;
     BackendStats stats() const override { throw std::runtime_error("no idea"); }
   };
-  const auto store = *Store::open(std::make_unique<Speechless>([](StoreBatch& b) { b.missing(0); }));
+  const auto store =
+      *Store::open(std::make_unique<Speechless>([](StoreBatch& b) { b.missing(0); }));
   EXPECT_TRUE(store->exists({"a"})->wait().ok());
   EXPECT_EQ(store->stats().backend.num_pages, 0u);
 }
