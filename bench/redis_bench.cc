@@ -55,10 +55,10 @@ class Setup {
       : pages_("page", kNumPages, kPageBytes, 4, 1), read_("page", kNumPages, kPageBytes, 4, 2) {
     RedisStoreOptions options{.cluster = cluster, .pipeline_bytes = kPipeline * kPageBytes};
     if (cluster) {
-      cluster_ = std::make_unique<test::RedisCluster>(3, 0);
+      cluster_ = std::make_unique<testing::RedisCluster>(3, 0);
       options.servers = cluster_->addresses();
     } else {
-      server_ = std::make_unique<test::RedisServer>();
+      server_ = std::make_unique<testing::RedisServer>();
       options.servers = {server_->address()};
     }
     store_ = make_redis_store(options).value();
@@ -73,8 +73,8 @@ class Setup {
   }
 
   void run(Kind kind) {
-    const auto batch = test::call(*store_, kind, kind == Kind::put ? pages_ : read_);
-    require(batch->num_leading() == kNumPages, test::message(*batch).c_str());
+    const auto batch = testing::call(*store_, kind, kind == Kind::put ? pages_ : read_);
+    require(batch->num_leading() == kNumPages, testing::message(*batch).c_str());
   }
   /// Bytes per second.
   double ours(Kind kind) {
@@ -87,10 +87,10 @@ class Setup {
   }
 
  private:
-  std::unique_ptr<test::RedisServer> server_;
-  std::unique_ptr<test::RedisCluster> cluster_;
-  test::Pages pages_;
-  test::Pages read_;
+  std::unique_ptr<testing::RedisServer> server_;
+  std::unique_ptr<testing::RedisCluster> cluster_;
+  testing::Pages pages_;
+  testing::Pages read_;
   std::unique_ptr<StoreBackend> store_;
   std::string command_;
 };
@@ -112,7 +112,7 @@ Figures measure_both(Setup& setup, Kind kind) {
 // Google Benchmark calls this several times while it looks for the number of iterations; what takes
 // long is done once.
 void redis(benchmark::State& state, bool cluster, Kind kind) {
-  if (!test::have_redis()) return state.SkipWithError("redis-server is not installed");
+  if (!testing::have_redis()) return state.SkipWithError("redis-server is not installed");
   static std::unique_ptr<Setup> setup;
   static std::string measured_name;
   static Figures figures;

@@ -66,7 +66,7 @@ class StoreFaultsRedis : public ::testing::Test {
 };
 
 TEST_F(StoreFaultsRedis, AServerThatDiesAndComesBackIsUsedAgain) {
-  test::RedisServer server;
+  RedisServer server;
   attach(server.address());
   EXPECT_TRUE(serve_until_used(0, 12));
   EXPECT_EQ(tier().failed_puts, 0u);
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Every, StoreFaultsRedisKills, ::testing::ValuesIn(loop_
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(StoreFaultsRedisKills, OverAndOverCostMissesOnly) {
-  test::RedisServer server;
+  RedisServer server;
   attach(server.address());
   for (std::size_t round = 0; round < 10; ++round) {
     loop_.serve(0, 12);
@@ -109,7 +109,7 @@ TEST_P(StoreFaultsRedisKills, OverAndOverCostMissesOnly) {
 }
 
 TEST_F(StoreFaultsRedis, AServerThatHangsIsNotWaitedForAndCanBeDetachedFrom) {
-  test::RedisServer server;
+  RedisServer server;
   attach(server.address(), {.policy = "timeout", .timeout = kForEver});
   loop_.store(0, 8);
   loop_.forget();
@@ -136,7 +136,7 @@ TEST_F(StoreFaultsRedis, AServerThatHangsIsNotWaitedForAndCanBeDetachedFrom) {
 }
 
 TEST_F(StoreFaultsRedis, AServerThatHangsForAWhileIsUsedAgain) {
-  test::RedisServer server;
+  RedisServer server;
   attach(server.address(), {.policy = "timeout"});
   loop_.store(0, 4);
   loop_.serve(RequestLoop::key(5), [&] { server.freeze(); });
@@ -149,7 +149,7 @@ TEST_F(StoreFaultsRedis, AServerThatHangsForAWhileIsUsedAgain) {
 
 TEST_F(StoreFaultsRedis, AMasterOfAClusterThatDiesIsReplaced) {
   constexpr std::size_t kKeys = 16, kPages = kKeys / 4 * 2 + kKeys * 6;
-  test::RedisCluster cluster(3, 1);
+  RedisCluster cluster(3, 1);
   attach(cluster.server(0).address(), {.cluster = true});
   loop_.store(0, kKeys);
   EXPECT_EQ(tier().failed_puts, 0u);
@@ -159,7 +159,7 @@ TEST_F(StoreFaultsRedis, AMasterOfAClusterThatDiesIsReplaced) {
       total += std::stoul(cluster.server(i).command({"DBSIZE"}));
     return total == 2 * kPages;
   };
-  ASSERT_TRUE(test::eventually(replicated));
+  ASSERT_TRUE(eventually(replicated));
 
   loop_.forget();
   loop_.serve(RequestLoop::key(0), [&] { cluster.kill(1); });
@@ -174,7 +174,7 @@ TEST_F(StoreFaultsRedis, AMasterOfAClusterThatDiesIsReplaced) {
     }
     return fetched == kKeys * RequestLoop::kKeyTokens;
   };
-  EXPECT_TRUE(test::eventually(all_hit, RequestLoop::kPatience));
+  EXPECT_TRUE(eventually(all_hit, RequestLoop::kPatience));
   const std::uint64_t failed = tier().failed_puts;
   loop_.expect_store_works(100);
   EXPECT_EQ(tier().failed_puts, failed);

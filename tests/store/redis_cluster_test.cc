@@ -13,16 +13,10 @@
 #include "support/redis_server.h"
 #include "support/script_server.h"
 
-namespace pando {
+namespace pando::testing {
 namespace {
 
 using namespace std::chrono_literals;
-using test::call;
-using test::count;
-using test::eventually;
-using test::message;
-using test::Pages;
-using test::RedisCluster;
 using Kind = StoreBatch::Kind;
 
 constexpr std::size_t kNumMasters = 3;
@@ -30,7 +24,7 @@ constexpr std::size_t kNumMasters = 3;
 class RedisClusterStore : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    if (test::have_redis()) cluster_ = std::make_unique<RedisCluster>(kNumMasters, 1);
+    if (have_redis()) cluster_ = std::make_unique<RedisCluster>(kNumMasters, 1);
   }
   static void TearDownTestSuite() { cluster_.reset(); }
   void SetUp() override {
@@ -114,7 +108,7 @@ TEST_F(RedisClusterStore, AnyNodeWillDoToBeginWithAndDeadOnesDoNot) {
 }
 
 TEST_F(RedisClusterStore, SaysWhyWhenThereIsNoCluster) {
-  test::RedisServer single;
+  RedisServer single;
   options_.servers = {single.address()};
   const auto read = call(*make_redis_store(options_).value(), Kind::get, Pages("p", 2, 10));
   EXPECT_EQ(count(*read, PageOutcome::failed), 2u);
@@ -164,10 +158,10 @@ TEST_F(RedisClusterStore, ManySlotsMayMoveWhileCallsRun) {
   put(pages);
   std::atomic<bool> moved = false;
   std::thread mover([&] {
-    moved = test::run_program({"/usr/bin/redis-cli", "--cluster", "reshard",
-                               cluster_->server(0).address(), "--cluster-from", cluster_->id(0),
-                               "--cluster-to", cluster_->id(1), "--cluster-slots", "300",
-                               "--cluster-yes"});
+    moved =
+        run_program({"/usr/bin/redis-cli", "--cluster", "reshard", cluster_->server(0).address(),
+                     "--cluster-from", cluster_->id(0), "--cluster-to", cluster_->id(1),
+                     "--cluster-slots", "300", "--cluster-yes"});
   });
   for (int round = 0; round < 200 && !moved; ++round) expect_back(pages, "p");
   mover.join();
@@ -192,7 +186,7 @@ TEST_F(RedisClusterStore, CallsOfSeveralThreadsShareTheMap) {
 TEST_F(RedisClusterStore, EndlessRedirectionsEnd) {
   std::string address;
   std::uint16_t port = 0;
-  test::ScriptServer server([&](int, const std::string& bytes) {
+  ScriptServer server([&](int, const std::string& bytes) {
     if (bytes.find("SLOTS") == std::string::npos) return fmt::format("-MOVED 1 {}\r\n", address);
     return fmt::format("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{}\r\n", port);
   });
@@ -232,4 +226,4 @@ TEST_F(RedisClusterStore, AMasterThatDiesIsReplacedAndWhatItHadIsFoundAgain) {
 }
 
 }  // namespace
-}  // namespace pando
+}  // namespace pando::testing

@@ -11,17 +11,10 @@
 #include "support/redis_server.h"
 #include "support/script_server.h"
 
-namespace pando {
+namespace pando::testing {
 namespace {
 
 using namespace std::chrono_literals;
-using test::call;
-using test::count;
-using test::eventually;
-using test::message;
-using test::Pages;
-using test::RedisServer;
-using test::ScriptServer;
 using Clock = std::chrono::steady_clock;
 using Kind = StoreBatch::Kind;
 
@@ -202,14 +195,14 @@ TEST_F(RedisFault, ACancelledCallReturnsSoonAndItsRepliesReachNobody) {
   ASSERT_EQ(call(*store, Kind::put, pages)->num_leading(), 8u);
   server.freeze();
   Pages dropped("p", 8, 1 << 20, 1, 7);
-  const auto batch = test::make_batch(Kind::get, dropped.list());
+  const auto batch = make_batch(Kind::get, dropped.list());
   Clock::time_point cancelled;
   std::thread canceller([&] {
     std::this_thread::sleep_for(60ms);  // into the wait for a server that says nothing
     cancelled = Clock::now();
     batch->cancel();
   });
-  test::run_batch(*store, *batch);
+  run_batch(*store, *batch);
   const auto returned = Clock::now();
   canceller.join();
   EXPECT_LT(returned - cancelled, 150ms);
@@ -302,4 +295,4 @@ TEST_F(RedisFault, AServerThatKeepsLoadingFailsAtTheDeadlineWithItsWords) {
 }
 
 }  // namespace
-}  // namespace pando
+}  // namespace pando::testing

@@ -14,7 +14,7 @@
 #include "support/redis_pages.h"
 #include "support/redis_server.h"
 
-namespace pando {
+namespace pando::testing {
 namespace {
 
 struct Op {
@@ -75,8 +75,8 @@ void apply(const Op& op, StoreBackend& store, std::map<std::string, Bytes>& mode
     model.clear();
     return;
   }
-  const auto batch = test::make_batch(kind, request.pages);
-  test::run_batch(store, *batch);
+  const auto batch = make_batch(kind, request.pages);
+  run_batch(store, *batch);
   RC_ASSERT(batch->status().ok());
   for (std::size_t i = 0; i < batch->size(); ++i) {
     const std::string& key = batch->page(i).key;
@@ -90,7 +90,7 @@ void apply(const Op& op, StoreBackend& store, std::map<std::string, Bytes>& mode
 
 TEST(RedisModel, AgreesWithAMap) {
   PANDO_REQUIRE_REDIS();
-  test::RedisServer server;
+  RedisServer server;
   RedisStoreOptions options;
   options.servers = {server.address()};
   options.pipeline_bytes = 100000;
@@ -113,4 +113,4 @@ TEST(RedisModel, AgreesWithAMap) {
 }
 
 }  // namespace
-}  // namespace pando
+}  // namespace pando::testing

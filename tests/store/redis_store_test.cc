@@ -13,21 +13,16 @@
 #include "support/redis_pages.h"
 #include "support/redis_server.h"
 
-namespace pando {
+namespace pando::testing {
 namespace {
 
 using namespace std::chrono_literals;
-using test::call;
-using test::count;
-using test::message;
-using test::Pages;
-using test::RedisServer;
 using Kind = StoreBatch::Kind;
 
 class RedisStore : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    if (test::have_redis()) server_ = std::make_unique<RedisServer>();
+    if (have_redis()) server_ = std::make_unique<RedisServer>();
   }
   static void TearDownTestSuite() { server_.reset(); }
   void SetUp() override {
@@ -239,4 +234,4 @@ TEST_F(RedisStore, ABatchWithoutPagesIsDone) {
 }
 
 }  // namespace
-}  // namespace pando
+}  // namespace pando::testing

@@ -17,7 +17,7 @@
 #include "pando/store.h"
 #include "store/dispatch.h"
 
-namespace pando::test {
+namespace pando::testing {
 
 class Pages {
  public:
@@ -90,4 +90,4 @@ inline std::string message(const StoreBatch& batch) {
   return batch.status().ok() ? std::string("ok") : batch.status().error().message;
 }
 
-}  // namespace pando::test
+}  // namespace pando::testing

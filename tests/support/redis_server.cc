@@ -19,7 +19,7 @@
 #include <stdexcept>
 #include <thread>
 
-namespace pando::test {
+namespace pando::testing {
 namespace {
 
 constexpr const char* kServer = "/usr/bin/redis-server";
@@ -251,4 +251,4 @@ void RedisCluster::kill(std::size_t i) {
   servers_[i]->kill();
 }
 
-}  // namespace pando::test
+}  // namespace pando::testing

@@ -15,14 +15,15 @@
 
 #include "support/temp_directory.h"
 
-namespace pando::test {
+namespace pando::testing {
 
 /// Both can be run.
 bool have_redis();
 
 /// Skips the test in a fixture's or a test's body.
-#define PANDO_REQUIRE_REDIS() \
-  if (!pando::test::have_redis()) GTEST_SKIP() << "redis-server and redis-cli are not installed"
+#define PANDO_REQUIRE_REDIS()                                                              \
+  if (!pando::testing::have_redis()) GTEST_SKIP() << "redis-server and redis-cli are not " \
+                                                     "installed"
 
 /// Tries until it is true; false when the time is over.
 bool eventually(const std::function<bool()>& condition,
@@ -84,4 +85,4 @@ class RedisCluster {
 /// Runs a program to its end; its exit status is 0.
 bool run_program(const std::vector<std::string>& arguments);
 
-}  // namespace pando::test
+}  // namespace pando::testing

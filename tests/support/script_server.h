@@ -16,7 +16,7 @@
 #include <thread>
 #include <utility>
 
-namespace pando::test {
+namespace pando::testing {
 
 class ScriptServer {
  public:
@@ -82,4 +82,4 @@ class ScriptServer {
   std::thread thread_;
 };
 
-}  // namespace pando::test
+}  // namespace pando::testing
