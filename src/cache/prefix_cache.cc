@@ -210,8 +210,8 @@ Status PrefixCache::check() const {
   if (Status s = impl_->check_windows(); !s) return s;
   if (impl_->tier) {
     const StorageTier* storage = impl_->storage.get();
-    const Status s = impl_->tier->check(storage ? storage->reserved() : HostTier::Reserved{},
-                                        storage ? storage->claimed() : HostTier::Claim{});
+    Status s = impl_->tier->check(storage ? storage->reserved() : HostTier::Reserved{},
+                                  storage ? storage->claimed() : HostTier::Claim{});
     if (!s) return s;
   }
   return impl_->check_snapshots();
