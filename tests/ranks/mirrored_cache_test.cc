@@ -140,26 +140,55 @@ TEST(MirroredCache, NothingIsExchangedWhileNothingIsUnderWay) {
       std::chrono::milliseconds(200));
 }
 
-TEST(MirroredCache, RanksThatThrowAreLost) {
-  class Throwing final : public Ranks {
-   public:
-    std::size_t rank() const override { return 0; }
-    std::size_t size() const override { return 2; }
-    Status min(std::span<std::int64_t>) override {
-      if (num_calls_++ >= 2) throw std::runtime_error("no such group");
-      return {};
-    }
-    Status max(std::span<std::int64_t>) override { return {}; }
-    Status barrier() override { return {}; }
+/// A rank of two, of which the other always says the same; its exchanges are counted, and may
+/// throw.
+class CountingRanks final : public Ranks {
+ public:
+  std::size_t rank() const override { return 0; }
+  std::size_t size() const override { return 2; }
+  Status min(std::span<std::int64_t>) override {
+    ++num_exchanges;
+    if (throws) throw std::runtime_error("no such group");
+    return {};
+  }
+  Status max(std::span<std::int64_t>) override { return {}; }
+  Status barrier() override { return {}; }
 
-   private:
-    int num_calls_ = 0;
-  };
-  Throwing ranks;
+  int num_exchanges = 0;
+  bool throws = false;
+};
+
+TEST(MirroredCache, APollIsOneExchangeHoweverMuchIsUnderWay) {
+  CountingRanks ranks;
+  StepCopier copier;
   TierSetup setup;
   setup.cache.ranks = &ranks;
-  TieredCache cache(setup);  // two exchanges: settings, capacities
+  setup.copier = &copier;
+  TieredCache cache(setup);
+  StorageOptions options;
+  options.backend = "memory";
+  options.options = R"({"prefetch_threshold": 1})";
+  cache->attach_storage(options).value();
+  for (Token first = 0; first < 5; ++first) cache.put(tokens(4, 100 * first));
+  (void)cache->prefetch({tokens(8, 1000)});
+  copier.step(0);
+  const int before = ranks.num_exchanges;
+  EXPECT_FALSE(cache->poll().idle);
+  EXPECT_EQ(ranks.num_exchanges, before + 1);
+  copier.run_all();
+  cache.settle();
+  const int after = ranks.num_exchanges;
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(cache->poll().idle);
+  EXPECT_EQ(ranks.num_exchanges, after) << "nothing is under way";
+}
+
+TEST(MirroredCache, RanksThatThrowAreLost) {
+  CountingRanks ranks;
+  TierSetup setup;
+  setup.cache.ranks = &ranks;
+  TieredCache cache(setup);
   cache.put({1, 2, 3, 4});
+  ranks.throws = true;
   EXPECT_TRUE(cache->poll().ranks_lost);
 }
 
