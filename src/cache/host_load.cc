@@ -3,6 +3,7 @@
 // acknowledgement. Before commit() nothing has changed that anyone could see, but that the device
 // may have evicted something for it.
 #include <algorithm>
+#include <utility>
 
 #include "base/append.h"
 #include "base/check.h"
@@ -187,11 +188,14 @@ void HostTier::stop_load(LoadPlan& plan) {
   copy.transfers.clear();
 }
 
-// With what is free; or after evicting what any rank was short of, one component after the other.
-// In the end all ranks have it under way, or none has taken anything.
+// With what is free; or after evicting what any rank was short of, once for each component. In the
+// end all ranks have it under way, or none has taken anything.
 Result<bool> HostTier::try_load(LoadPlan& plan, LoadOrder order) {
-  constexpr int kAttempts = 4;
-  for (int attempt = 1;; ++attempt) {
+  RadixIndex::Goal evicted;
+  const auto again = [](std::size_t& before, std::size_t now) {
+    return now > 0 && std::exchange(before, now) > 0;
+  };
+  while (true) {
     RadixIndex::Goal goal = shortage(plan);
     if (!goal.any()) goal = take_pages(plan);
     const bool taken = !goal.any();
@@ -212,7 +216,9 @@ Result<bool> HostTier::try_load(LoadPlan& plan, LoadOrder order) {
     goal = {.pages = static_cast<std::size_t>(-values[2]),
             .window_pages = static_cast<std::size_t>(-values[3]),
             .snapshots = static_cast<std::size_t>(-values[4])};
-    if (attempt == kAttempts || !can_evict(goal)) return false;
+    if (!can_evict(goal) || again(evicted.pages, goal.pages) ||
+        again(evicted.window_pages, goal.window_pages) || again(evicted.snapshots, goal.snapshots))
+      return false;
     evict_(goal);
   }
 }

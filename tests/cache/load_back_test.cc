@@ -73,6 +73,27 @@ TEST(HostTier, LoadBackIsAllOrNothing) {
   EXPECT_TRUE(cache.closes());
 }
 
+TEST(HostTier, AnEngineThatRefusesIsAskedOnceMoreAfterEvictingWhatIsWanted) {
+  int num_refusals = 0;
+  bool refuses = true;
+  TieredCache cache({.engine_refuses = [&] { return refuses && ++num_refusals > 0; }});
+  cache.put(tokens(8));
+  cache.settle();
+  cache->evict(8);
+  cache.put(tokens(32, 300));
+  cache.settle();
+  Slots at(8);
+  Lease lease = *cache->lock(*cache->match({tokens(8)}, at));
+  EXPECT_EQ(cache->load_back(lease, at)->outcome, LoadOutcome::no_room);
+  EXPECT_EQ(num_refusals, 2);
+  EXPECT_EQ(cache->sizes().total, 24u) << "8 were evicted";
+  refuses = false;
+  EXPECT_EQ(cache->load_back(lease, at)->outcome, LoadOutcome::loaded);
+  cache.settle();
+  EXPECT_EQ(cache->sizes().total, 32u);
+  EXPECT_TRUE(cache.closes());
+}
+
 TEST(HostTier, LoadBackHasAThresholdAndAQuota) {
   TieredCache cache({.load_back_threshold = 10});
   cache.put(tokens(16));
