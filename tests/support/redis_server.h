@@ -21,9 +21,10 @@ namespace pando::testing {
 bool have_redis();
 
 /// Skips the test in a fixture's or a test's body.
-#define PANDO_REQUIRE_REDIS()                                                              \
-  if (!pando::testing::have_redis()) GTEST_SKIP() << "redis-server and redis-cli are not " \
-                                                     "installed"
+#define PANDO_REQUIRE_REDIS()                           \
+  if (!pando::testing::have_redis())                    \
+  GTEST_SKIP() << "redis-server and redis-cli are not " \
+                  "installed"
 
 /// Tries until it is true; false when the time is over.
 bool eventually(const std::function<bool()>& condition,
