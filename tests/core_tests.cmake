@@ -21,6 +21,7 @@ pando_test(cache_test LABEL unit SOURCES
   cache/load_back_test.cc
   cache/lock_test.cc
   cache/match_test.cc
+  cache/prefetch_test.cc
   cache/requests_test.cc
   cache/state_test.cc
   cache/storage_tier_test.cc
