@@ -46,7 +46,7 @@ RadixIndex::Options index_options(const CacheOptions& o) {
 
 /// What must be alike on all ranks, or their trees would not stay so.
 using Setting = std::pair<const char*, std::size_t>;
-constexpr std::size_t kNumSettings = 15;
+constexpr std::size_t kNumSettings = 17;
 
 std::array<Setting, kNumSettings> settings_of(const CacheOptions& o, const SlotLedger& ledger,
                                               const StateAllocator* states) {
@@ -65,6 +65,9 @@ std::array<Setting, kNumSettings> settings_of(const CacheOptions& o, const SlotL
       {"host.write_policy", o.host ? static_cast<std::size_t>(o.host->write_policy) : 0},
       {"host.load_back_threshold", o.host ? o.host->load_back_threshold : 0},
       {"host.reclaim_mirrors_first", o.host && o.host->reclaim_mirrors_first},
+      {"host.cost_gate", o.host && o.host->cost_gate},
+      {"host.cost_gate.probe_every",
+       o.host && o.host->cost_gate ? o.host->cost_gate->probe_every : 0},
       {"free pages", full != nullptr ? full->available_pages() : 0},
       {"free window pages", both != nullptr ? both->window().available_pages() : 0},
       {"free snapshots", states != nullptr ? states->available() : 0},

@@ -126,12 +126,12 @@ Result<std::string> PrefixCache::attach_storage(const StorageOptions& options) {
     return make_error(ErrorCode::unavailable,
                       "attach_storage: this cache has no host tier, which a store stands behind");
   const Result<Policies> policies = parse_policies(options);
-  if (!policies) return policies.error();
   const auto set_policies = [&] {
     if (policies->prefetch) impl_->storage->set_prefetch_policy(*policies->prefetch);
     if (policies->write) impl_->set_write_policy(*policies->write);
   };
   if (impl_->storage) {
+    if (!policies) return policies.error();
     const std::string& current = impl_->storage->settings().backend;
     if (current != options.backend)
       return make_error(ErrorCode::in_use,
@@ -141,7 +141,10 @@ Result<std::string> PrefixCache::attach_storage(const StorageOptions& options) {
     set_policies();
     return fmt::format("the store \"{}\" is attached already; policies updated", current);
   }
-  Result<Opened> opened = open_store(options, impl_->tier->pools(ComponentKind::full));
+  // Whatever is wrong here, the other ranks must learn of it.
+  Result<Opened> opened = policies.ok()
+                              ? open_store(options, impl_->tier->pools(ComponentKind::full))
+                              : Result<Opened>(policies.error());
   std::int64_t values[] = {opened.ok(),
                            opened ? static_cast<std::int64_t>(opened->settings.max_tokens) : 0};
   impl_->ranks.least(values);

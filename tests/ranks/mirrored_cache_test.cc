@@ -25,6 +25,12 @@ void on_each_rank(const std::function<void(Ranks&)>& fn,
   for (std::thread& thread : threads) thread.join();
 }
 
+TierSetup mirrored(Ranks& ranks) {
+  TierSetup setup;
+  setup.cache.ranks = &ranks;
+  return setup;
+}
+
 class MirroredCacheTest : public ::testing::TestWithParam<MirrorCase> {};
 
 TEST_P(MirroredCacheTest, TreesStayAlikeWhateverHappensToOneOfThem) {
@@ -69,6 +75,18 @@ TEST(MirroredCache, SettingsThatDifferAreNamedOnEveryRank) {
   });
 }
 
+TEST(MirroredCache, AGateThatOneRankLacksIsNamedOnEveryRank) {
+  on_each_rank([](Ranks& ranks) {
+    TieredCache plain;
+    CacheOptions options = plain->options();
+    options.ranks = &ranks;
+    if (ranks.rank() != 1) options.host->cost_gate.emplace();
+    const auto cache = PrefixCache::create(options, *plain.slots);
+    ASSERT_FALSE(cache.ok());
+    EXPECT_NE(cache.error().message.find("cost_gate"), std::string::npos) << cache.error().message;
+  });
+}
+
 TEST(MirroredCache, OptionsRefusedByOneRankAreRefusedByAll) {
   on_each_rank([](Ranks& ranks) {
     const auto slots = *PagedAllocator::create({.capacity_tokens = 64, .page_size = 1});
@@ -84,24 +102,24 @@ TEST(MirroredCache, OptionsRefusedByOneRankAreRefusedByAll) {
 
 TEST(MirroredCache, AStoreThatOneRankCannotOpenIsAttachedByNone) {
   on_each_rank([](Ranks& ranks) {
-    TierSetup setup;
-    setup.cache.ranks = &ranks;
-    TieredCache cache(setup);
+    TieredCache cache(mirrored(ranks));
     StorageOptions options;
     options.backend = "memory";
     options.options = ranks.rank() == 3 ? R"({"prefetch_threshold": "many"})" : "";
-    const Result<std::string> attached = cache->attach_storage(options);
-    ASSERT_FALSE(attached.ok());
+    ASSERT_FALSE(cache->attach_storage(options).ok());
     EXPECT_FALSE(cache->has_storage());
     options.options = "";
+    options.prefetch_policy = ranks.rank() == 2 ? "sometimes" : "timeout";
+    ASSERT_FALSE(cache->attach_storage(options).ok());
+    EXPECT_FALSE(cache->has_storage());
+    options.prefetch_policy = "timeout";
     EXPECT_TRUE(cache->attach_storage(options).ok());
   });
 }
 
 TEST(MirroredCache, WhatOneRankWouldComputeNoneLoads) {
   on_each_rank([](Ranks& ranks) {
-    TierSetup setup;
-    setup.cache.ranks = &ranks;
+    TierSetup setup = mirrored(ranks);
     setup.cost_gate.emplace();
     TieredCache cache(setup);
     Tokens key(16);
@@ -128,9 +146,7 @@ TEST(MirroredCache, NothingIsExchangedWhileNothingIsUnderWay) {
   // A rank that polls alone would wait for the others in vain.
   on_each_rank(
       [](Ranks& ranks) {
-        TierSetup setup;
-        setup.cache.ranks = &ranks;
-        TieredCache cache(setup);
+        TieredCache cache(mirrored(ranks));
         for (std::size_t i = 0; i < 100 * ranks.rank(); ++i) {
           const PollResult result = cache->poll();
           EXPECT_TRUE(result.idle);
@@ -161,8 +177,7 @@ class CountingRanks final : public Ranks {
 TEST(MirroredCache, APollIsOneExchangeHoweverMuchIsUnderWay) {
   CountingRanks ranks;
   StepCopier copier;
-  TierSetup setup;
-  setup.cache.ranks = &ranks;
+  TierSetup setup = mirrored(ranks);
   setup.copier = &copier;
   TieredCache cache(setup);
   StorageOptions options;
@@ -184,9 +199,7 @@ TEST(MirroredCache, APollIsOneExchangeHoweverMuchIsUnderWay) {
 
 TEST(MirroredCache, RanksThatThrowAreLost) {
   CountingRanks ranks;
-  TierSetup setup;
-  setup.cache.ranks = &ranks;
-  TieredCache cache(setup);
+  TieredCache cache(mirrored(ranks));
   cache.put({1, 2, 3, 4});
   ranks.throws = true;
   EXPECT_TRUE(cache->poll().ranks_lost);
@@ -195,9 +208,7 @@ TEST(MirroredCache, RanksThatThrowAreLost) {
 TEST(MirroredCache, AfterARankIsLostNothingMovesAndEverythingCanBeGivenUp) {
   on_each_rank(
       [](Ranks& ranks) {
-        TierSetup setup;
-        setup.cache.ranks = &ranks;
-        TieredCache cache(setup);
+        TieredCache cache(mirrored(ranks));
         cache.put({1, 2, 3, 4});
         if (ranks.rank() == 2) return;  // and does not come again
         PollResult result = cache->poll();
