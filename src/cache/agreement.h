@@ -9,10 +9,26 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "pando/ranks.h"
 
 namespace pando {
+
+/// How far something is that runs by itself. What has failed on one rank has failed on all.
+inline constexpr std::int64_t kUnderWay = 0, kFailed = 1, kDone = 2;
+
+/// A number for each of a list that is applied in order: what comes after one that is under way
+/// need not be looked at.
+template <typename List, typename Fn>
+void report_in_order(const List& list, std::vector<std::int64_t>& values, Fn&& progress) {
+  bool look = true;
+  for (const auto& item : list) {
+    const std::int64_t value = look ? progress(item) : kUnderWay;
+    look = value != kUnderWay;
+    values.push_back(value);
+  }
+}
 
 class Agreement {
  public:

@@ -5,6 +5,7 @@
 #include "base/append.h"
 
 namespace pando {
+
 void EventLog::stored(Medium medium, std::string_view ns, const PageHash* parent,
                       std::span<const PageHash> hashes, std::span<const Token> tokens) {
   if (!events_.empty() && parent != nullptr) {

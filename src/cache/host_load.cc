@@ -149,14 +149,9 @@ void HostTier::give_up(LoadPlan& plan) {
 // Unless it succeeds nothing is under way.
 Status HostTier::start_load(LoadPlan& plan, LoadOrder order) {
   Copy& copy = plan.copy;
-  for (const NodeIndex i : plan.nodes) {
-    const auto pages = index_.host_pages(index_.node(i));
-    append(copy.full.host, pages);
-  }
-  for (const NodeIndex i : plan.windows) {
-    const auto pages = index_.host_window_pages(index_.node(i));
-    append(copy.window.host, pages);
-  }
+  for (const NodeIndex i : plan.nodes) append(copy.full.host, index_.host_pages(index_.node(i)));
+  for (const NodeIndex i : plan.windows)
+    append(copy.window.host, index_.host_window_pages(index_.node(i)));
   if (plan.wants_snapshot) copy.state.host.push_back(index_.host_snapshot(plan.end));
 
   Status status;

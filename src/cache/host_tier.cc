@@ -177,10 +177,9 @@ bool HostTier::Copy::wait() const {
   return all;
 }
 
-// 0: under way. 1: it has failed. 2: every byte has arrived.
 std::int64_t HostTier::Copy::progress() const {
-  if (!finished()) return 0;
-  return wait() ? 2 : 1;
+  if (!finished()) return kUnderWay;
+  return wait() ? kDone : kFailed;
 }
 
 // A pool or a copier that refuses leaves the copy broken: what has begun is waited for like any
@@ -343,37 +342,28 @@ void HostTier::finish_write_back() {
 
 // ---- Polling -----------------------------------------------------------------------------------
 
-// They are applied in order: what comes after one that is under way need not be looked at.
 void HostTier::report(std::vector<std::int64_t>& values) const {
-  std::int64_t last = 1;
-  for (const auto& copy : backups_) {
-    if (last != 0) last = copy->progress();
-    values.push_back(last);
-  }
-  last = 1;
-  for (const Load& load : loads_) {
-    if (last != 0) last = load.copy.progress();
-    values.push_back(last);
-  }
+  report_in_order(backups_, values, [](const auto& copy) { return copy->progress(); });
+  report_in_order(loads_, values, [](const Load& load) { return load.copy.progress(); });
 }
 
 void HostTier::apply(std::span<const std::int64_t> values, PollResult& result) {
   const std::span of_backups = values.first(backups_.size());
   const std::span of_loads = values.subspan(of_backups.size());
   for (const std::int64_t value : of_backups) {
-    if (value == 0) break;
+    if (value == kUnderWay) break;
     std::unique_ptr<Copy> copy = std::move(backups_.front());
     backups_.pop_front();
-    apply_backup(*copy, value == 2);
+    apply_backup(*copy, value == kDone);
     recycle(std::move(copy));
-    ++(value == 2 ? result.backups : result.failures);
+    ++(value == kDone ? result.backups : result.failures);
   }
   for (const std::int64_t value : of_loads) {
-    if (value == 0) break;
+    if (value == kUnderWay) break;
     Load load = std::move(loads_.front());
     loads_.pop_front();
-    apply_load(load, value == 2);
-    ++(value == 2 ? result.loads : result.failures);
+    apply_load(load, value == kDone);
+    ++(value == kDone ? result.loads : result.failures);
   }
 }
 

@@ -117,7 +117,7 @@ class HostTier {
     Claim claim;  // of a backup
     std::vector<Transfer> transfers;
     std::size_t num_pages = 0;
-    bool broken = false;  // the copier refused some of it
+    bool broken = false;  // a pool or the copier refused some of it
 
     void clear();  // keeps the room
     bool finished() const;

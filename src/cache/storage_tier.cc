@@ -143,16 +143,15 @@ void StorageTier::put_unstored(NodeIndex end) {
   for (; !path.empty(); path.pop_back()) put(path.back());
 }
 
-// 0: under way. 1: the store has refused some of it. 2: it has all.
+// It has failed if the store does not have all of it.
 std::int64_t StorageTier::progress(const Put& put) const {
-  if (!put.waiting.empty()) return 0;
+  if (!put.waiting.empty()) return kUnderWay;
   bool taken = true;
   for (const StoreCall& call : put.calls) {
-    if (!call.finished()) return 0;
-    for (std::size_t i = 0; i < call.size() && taken; ++i)
-      taken = call.outcome(i) == PageOutcome::done;
+    if (!call.finished()) return kUnderWay;
+    taken = taken && call.num_leading() == call.size();
   }
-  return taken ? 2 : 1;
+  return taken ? kDone : kFailed;
 }
 
 void StorageTier::finish_put(Put& put, bool taken, PollResult& result) {
@@ -174,20 +173,16 @@ void StorageTier::finish_put(Put& put, bool taken, PollResult& result) {
 // ---- Agreeing ----------------------------------------------------------------------------------
 
 void StorageTier::report(std::vector<std::int64_t>& values) {
-  std::int64_t last = 2;
-  for (Put& put : puts_) {
-    start_put(put);
-    if (last != 0) last = progress(put);  // they are finished in order
-    values.push_back(last);
-  }
+  for (Put& put : puts_) start_put(put);
+  report_in_order(puts_, values, [this](const Put& put) { return progress(put); });
   for (Fetch& fetch : fetches_) report(fetch, values);
 }
 
 void StorageTier::apply(std::span<const std::int64_t> values, PollResult& result) {
   const std::size_t num_puts = puts_.size();
   std::size_t done = 0;
-  while (done < num_puts && values[done] != 0) ++done;
-  for (std::size_t i = 0; i < done; ++i) finish_put(puts_[i], values[i] == 2, result);
+  while (done < num_puts && values[done] != kUnderWay) ++done;
+  for (std::size_t i = 0; i < done; ++i) finish_put(puts_[i], values[i] == kDone, result);
   puts_.erase(puts_.begin(), puts_.begin() + static_cast<std::ptrdiff_t>(done));
   values = values.subspan(num_puts);
 
