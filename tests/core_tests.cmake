@@ -31,7 +31,7 @@ pando_test(cache_test LABEL unit SOURCES
 pando_test(store_faults_file_test LABEL fault SOURCES cache/store_faults_file_test.cc)
 
 pando_test(base_test LABEL unit SOURCES
-  base/block_pool_test.cc
+  base/line_pool_test.cc
   base/bulk_test.cc
   base/namespace_test.cc
   base/page_hash_test.cc)

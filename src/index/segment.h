@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/block_pool.h"
+#include "base/line_pool.h"
 #include "pando/events.h"
 #include "pando/types.h"
 
@@ -67,7 +67,7 @@ class SegmentStore {
   std::size_t overlap_;
   std::size_t host_sides_;
   std::size_t extra_bytes_ = 0;  // of hashes and host pages
-  BlockPool pool_;
+  LinePool pool_;
 };
 
 }  // namespace pando

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Free lists over chunks that double in size up to a huge page.
-#include "base/block_pool.h"
+#include "base/line_pool.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -42,7 +42,7 @@ void heap_free(void* block) {
 
 }  // namespace
 
-void* BlockPool::alloc(std::size_t size_bytes) {
+void* LinePool::alloc(std::size_t size_bytes) {
   if (!kPooling || size_bytes > kMaxPooled) {
     memory_bytes_ += size_bytes + kCacheLine;
     return heap_alloc(size_bytes);
@@ -64,7 +64,7 @@ void* BlockPool::alloc(std::size_t size_bytes) {
   return block;
 }
 
-void BlockPool::free(void* block, std::size_t size_bytes) {
+void LinePool::free(void* block, std::size_t size_bytes) {
   if (!kPooling || size_bytes > kMaxPooled) {
     memory_bytes_ -= size_bytes + kCacheLine;
     heap_free(block);

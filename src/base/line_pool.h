@@ -17,11 +17,11 @@
 
 namespace pando {
 
-class BlockPool {
+class LinePool {
  public:
-  BlockPool() = default;
-  BlockPool(const BlockPool&) = delete;
-  BlockPool& operator=(const BlockPool&) = delete;
+  LinePool() = default;
+  LinePool(const LinePool&) = delete;
+  LinePool& operator=(const LinePool&) = delete;
 
   void* alloc(std::size_t size_bytes);
   /// With the size it was allocated with.

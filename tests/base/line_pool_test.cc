@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BlockPool: blocks never overlap, small ones are used again, large ones go back to the heap.
-#include "base/block_pool.h"
+// LinePool: blocks never overlap, small ones are used again, large ones go back to the heap.
+#include "base/line_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -21,26 +21,26 @@ constexpr bool kPooling = !__has_feature(address_sanitizer);
 constexpr bool kPooling = true;
 #endif
 
-TEST(BlockPool, HasNothingBeforeTheFirstBlock) { EXPECT_EQ(BlockPool().memory_bytes(), 0u); }
+TEST(LinePool, HasNothingBeforeTheFirstBlock) { EXPECT_EQ(LinePool().memory_bytes(), 0u); }
 
-TEST(BlockPool, SmallBlocksAreWholeCacheLines) {
+TEST(LinePool, SmallBlocksAreWholeCacheLines) {
   if (!kPooling) GTEST_SKIP() << "no pooling with the address sanitizer";
-  BlockPool pool;
+  LinePool pool;
   for (const std::size_t size : {1u, 64u, 65u, 100u, 4096u})
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pool.alloc(size)) % 64, 0u);
 }
 
-TEST(BlockPool, AFreedBlockIsUsedAgainForItsSizeClass) {
+TEST(LinePool, AFreedBlockIsUsedAgainForItsSizeClass) {
   if (!kPooling) GTEST_SKIP() << "no pooling with the address sanitizer";
-  BlockPool pool;
+  LinePool pool;
   void* block = pool.alloc(100);
   pool.free(block, 100);
   EXPECT_NE(pool.alloc(200), block);
   EXPECT_EQ(pool.alloc(128), block);
 }
 
-TEST(BlockPool, LargeBlocksGoBackToTheHeap) {
-  BlockPool pool;
+TEST(LinePool, LargeBlocksGoBackToTheHeap) {
+  LinePool pool;
   const std::size_t before = pool.memory_bytes();
   void* block = pool.alloc(1 << 20);
   EXPECT_EQ(pool.memory_bytes(), before + (1 << 20) + kCacheLine);  // room to align it
@@ -48,21 +48,21 @@ TEST(BlockPool, LargeBlocksGoBackToTheHeap) {
   EXPECT_EQ(pool.memory_bytes(), before);
 }
 
-TEST(BlockPool, ChurnOfOneSizeDoesNotGrowIt) {
-  BlockPool pool;
+TEST(LinePool, ChurnOfOneSizeDoesNotGrowIt) {
+  LinePool pool;
   pool.free(pool.alloc(500), 500);
   const std::size_t before = pool.memory_bytes();
   for (int i = 0; i < 10'000; ++i) pool.free(pool.alloc(500), 500);
   EXPECT_EQ(pool.memory_bytes(), before);
 }
 
-TEST(BlockPool, LiveBlocksKeepTheirBytes) {
+TEST(LinePool, LiveBlocksKeepTheirBytes) {
   struct Live {
     unsigned char* block;
     std::size_t size;
     unsigned char fill;
   };
-  BlockPool pool;
+  LinePool pool;
   std::vector<Live> live;
   std::mt19937 random(1);
   const auto take_back = [&](std::size_t i) {
