@@ -34,6 +34,7 @@ function(pando_add_stores target)
     src/store/import_sglang.cc
     src/store/key_space.cc
     src/store/memory_store.cc
+    src/store/open_storage.cc
     src/store/option_reader.cc
     src/store/redis_options.cc
     src/store/redis_store_config.cc

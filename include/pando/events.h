@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// KV events: what a router must know to send a prompt where its prefix is. PrefixCache records them
-// when `CacheOptions::events` is on; take_events() hands them over. Off, they cost nothing.
+// KV events: what a router must know to send a prompt where its prefix is. PrefixCache and BlockCache
+// record them when their options say so; take_events() hands them over. Off, they cost nothing.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "pando/result.h"
@@ -33,6 +34,16 @@ Result<std::vector<PageHash>> hash_pages(std::span<const Token> tokens, std::siz
                                          bool bigram = false,
                                          const std::optional<PageHash>& parent = {});
 
+/// What the hash of a block takes in beside its tokens (BlockCache): a name (adapter, salt), an item
+/// and where it begins from the block's start on (before it: negative), the SHA-256 of the block's
+/// prompt embeddings.
+struct ItemKey {
+  std::string id;
+  std::int64_t offset = 0;
+  friend bool operator==(const ItemKey&, const ItemKey&) = default;
+};
+using ExtraKey = std::variant<std::string, ItemKey, PageHash>;
+
 enum class Medium { device, host, disk, external };
 
 struct KvEvent {
@@ -45,6 +56,11 @@ struct KvEvent {
   std::vector<Token> tokens;       ///< stored: raw tokens of all pages (bigram: one more)
   std::size_t block_size = 0;      ///< stored: tokens per page
   std::string ns;                  ///< stored: the namespace
+
+  // BlockCache.
+  std::size_t hash_bytes = sizeof(PageHash);  ///< of each hash; zeros follow
+  std::uint32_t group = 0;                    ///< of layers
+  std::vector<std::vector<ExtraKey>> extra_keys = {};  ///< stored: of each block, or none at all
 
   friend bool operator==(const KvEvent&, const KvEvent&) = default;
 };

@@ -29,8 +29,10 @@ struct StoreScope {
 
 class KeySpace {
  public:
+  /// Of groups of layers that a BlockCache keeps apart, only the first shares keys with a cache that
+  /// has one.
   KeySpace(const StoreScope& scope, const Geometry& geometry, HostLayout layout,
-           ComponentKind component);
+           ComponentKind component, std::uint32_t group = 0);
 
   /// "{hash}_{model}[_{tp_rank}_{tp_size}][_{pp_size}_{pp_rank}]_{f|w|s}{fingerprint}", where the
   /// model has '-' for '/'. At most 255 bytes.

@@ -2,20 +2,19 @@
 // Recording and merging of KV events.
 #include "cache/event_log.h"
 
+#include <iterator>
+#include <utility>
+
 #include "base/append.h"
 
 namespace pando {
 
 void EventLog::stored(Medium medium, std::string_view ns, const PageHash* parent,
                       std::span<const PageHash> hashes, std::span<const Token> tokens) {
-  if (!events_.empty() && parent != nullptr) {
-    KvEvent& last = events_.back();
-    if (last.kind == KvEvent::Kind::stored && last.medium == medium && last.ns == ns &&
-        last.hashes.back() == *parent) {
-      append(last.hashes, hashes);
-      append(last.tokens, tokens.subspan(overlap_));
-      return;
-    }
+  if (parent != nullptr && continues_last(medium, ns, *parent, 0)) {
+    append(events_.back().hashes, hashes);
+    append(events_.back().tokens, tokens.subspan(overlap_));
+    return;
   }
   KvEvent& event = events_.emplace_back();
   event.kind = KvEvent::Kind::stored;
@@ -27,12 +26,39 @@ void EventLog::stored(Medium medium, std::string_view ns, const PageHash* parent
   event.ns = ns;
 }
 
-void EventLog::removed(Medium medium, std::span<const PageHash> hashes) {
+void EventLog::stored(KvEvent event) {
+  if (!event.parent || !continues_last(event.medium, event.ns, *event.parent, event.group)) {
+    events_.push_back(std::move(event));
+    return;
+  }
+  KvEvent& last = events_.back();
+  // Of all blocks or of none.
+  if (last.extra_keys.empty() != event.extra_keys.empty()) {
+    last.extra_keys.resize(last.hashes.size());
+    event.extra_keys.resize(event.hashes.size());
+  }
+  append(last.hashes, event.hashes);
+  append(last.tokens, std::span<const Token>(event.tokens).subspan(overlap_));
+  std::move(event.extra_keys.begin(), event.extra_keys.end(), std::back_inserter(last.extra_keys));
+}
+
+bool EventLog::continues_last(Medium medium, std::string_view ns, const PageHash& parent,
+                              std::uint32_t group) const {
+  if (events_.empty()) return false;
+  const KvEvent& last = events_.back();
+  return last.kind == KvEvent::Kind::stored && last.medium == medium && last.group == group &&
+         last.ns == ns && last.hashes.back() == parent;
+}
+
+void EventLog::removed(Medium medium, std::span<const PageHash> hashes, std::uint32_t group,
+                       std::size_t hash_bytes) {
   if (events_.empty() || events_.back().kind != KvEvent::Kind::removed ||
-      events_.back().medium != medium) {
+      events_.back().medium != medium || events_.back().group != group) {
     KvEvent& event = events_.emplace_back();
     event.kind = KvEvent::Kind::removed;
     event.medium = medium;
+    event.group = group;
+    event.hash_bytes = hash_bytes;
   }
   append(events_.back().hashes, hashes);
 }

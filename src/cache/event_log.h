@@ -21,12 +21,18 @@ class EventLog {
   /// `tokens` are the raw tokens of all pages, overlap included.
   void stored(Medium medium, std::string_view ns, const PageHash* parent,
               std::span<const PageHash> hashes, std::span<const Token> tokens);
-  void removed(Medium medium, std::span<const PageHash> hashes);
+  /// As the event says; continues the last one if it does.
+  void stored(KvEvent event);
+  void removed(Medium medium, std::span<const PageHash> hashes, std::uint32_t group = 0,
+               std::size_t hash_bytes = sizeof(PageHash));
   void cleared();
 
   std::vector<KvEvent> take() { return std::exchange(events_, {}); }
 
  private:
+  bool continues_last(Medium medium, std::string_view ns, const PageHash& parent,
+                      std::uint32_t group) const;
+
   std::size_t page_size_;
   std::size_t overlap_;
   std::vector<KvEvent> events_;

@@ -25,8 +25,8 @@ Result<Prefetch> StorageTier::prefetch(const Key& key) {
     return s.error();
   const std::size_t num_tokens = (total - walked.pages) * page_size;
   if (num_tokens == 0) return Prefetch{PrefetchOutcome::nothing_to_fetch};
-  if (num_tokens < settings_.prefetch.threshold) return Prefetch{PrefetchOutcome::below_threshold};
-  if (occupied_tokens_ + num_tokens > settings_.max_tokens)
+  if (num_tokens < opened_.prefetch.threshold) return Prefetch{PrefetchOutcome::below_threshold};
+  if (occupied_tokens_ + num_tokens > max_tokens_)
     return Prefetch{PrefetchOutcome::rate_limited};
 
   Fetch fetch;
@@ -34,7 +34,7 @@ Result<Prefetch> StorageTier::prefetch(const Key& key) {
   fetch.ns = key.ns;
   fetch.tokens.assign(key.tokens.begin(), key.tokens.end());
   fetch.from = walked.pages;
-  fetch.started = settings_.now();
+  fetch.started = opened_.now();
   fetch.is_probe = host_.gate.next_is_probe();
   fetch.hashes.resize(total - walked.pages);
   std::optional<PageHash> parent = chain_start(key.ns);
@@ -68,7 +68,7 @@ void StorageTier::ask(Fetch& fetch) {
   add(full_space_);
   if (window_space_) add(*window_space_);
   if (state_space_) add(*state_space_);
-  Result<StoreCall> call = store_->exists(std::move(keys));
+  Result<StoreCall> call = store().exists(std::move(keys));
   if (call.ok()) fetch.question = *call;
 }
 
@@ -128,7 +128,7 @@ std::size_t StorageTier::wanted(Fetch& fetch) {
 void StorageTier::measure(Fetch& fetch) {
   if (fetch.is_measured) return;
   fetch.is_measured = true;
-  const std::chrono::duration<double> took = settings_.now() - fetch.reading_since;
+  const std::chrono::duration<double> took = opened_.now() - fetch.reading_since;
   host_.gate.fetched_bytes.add(fetch_bytes(pages_arrived(fetch)), took.count());
 }
 
@@ -150,13 +150,13 @@ bool StorageTier::reserve(Fetch& fetch) {
 
 // What a queue refuses, and what comes after it, does not arrive.
 void StorageTier::start_reads(Fetch& fetch) {
-  fetch.reading_since = settings_.now();
+  fetch.reading_since = opened_.now();
   const std::span hashes = std::span(fetch.hashes).first(fetch.num_pages);
   bool taken = true;
   const auto read = [&](std::vector<StorePage> pages) {
     for (std::vector<StorePage>& batch : batches_of(std::move(pages))) {
       if (!taken) return;
-      Result<StoreCall> call = store_->get(std::move(batch));
+      Result<StoreCall> call = store().get(std::move(batch));
       taken = call.ok();
       if (taken) fetch.calls.push_back(*call);
     }
@@ -190,18 +190,18 @@ bool StorageTier::is_quiet(const Fetch& fetch) const {
 }
 
 bool StorageTier::may_end(const Fetch& fetch) const {
-  const PrefetchOptions& options = settings_.prefetch;
+  const PrefetchOptions& options = opened_.prefetch;
   if (options.policy == PrefetchPolicy::best_effort || is_quiet(fetch)) return true;
   return is_late(fetch, fetch.hashes.size());
 }
 
 // By the timeout policy, with so many pages to wait for.
 bool StorageTier::is_late(const Fetch& fetch, std::size_t num_pages) const {
-  const PrefetchOptions& options = settings_.prefetch;
+  const PrefetchOptions& options = opened_.prefetch;
   if (options.policy != PrefetchPolicy::timeout) return false;
   const double tokens = static_cast<double>(num_pages * index_.page_size());
   const double limit = options.timeout_base + tokens / 1024 * options.timeout_per_ki_token;
-  return std::chrono::duration<double>(settings_.now() - fetch.started).count() > limit;
+  return std::chrono::duration<double>(opened_.now() - fetch.started).count() > limit;
 }
 
 // ---- Moving on ---------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ void StorageTier::advance(Fetch& fetch, std::span<const std::int64_t> values) {
 void StorageTier::begin_fetch(Fetch& fetch) {
   const std::size_t tokens = fetch.num_pages * index_.page_size();
   host_.stats.prefetch_hit_tokens += tokens;
-  if (tokens < std::max<std::size_t>(settings_.prefetch.threshold, 1)) {
+  if (tokens < std::max<std::size_t>(opened_.prefetch.threshold, 1)) {
     ++host_.stats.revoked_prefetches;
     call_off(fetch);
     fetch.phase = Phase::ended;
@@ -286,7 +286,7 @@ bool StorageTier::is_ready(PrefetchId id) const {
   for (const Fetch& fetch : fetches_) {
     if (fetch.id == id)
       return fetch.phase == Phase::ready || fetch.phase == Phase::ended ||
-             settings_.prefetch.policy == PrefetchPolicy::best_effort;
+             opened_.prefetch.policy == PrefetchPolicy::best_effort;
   }
   return true;
 }

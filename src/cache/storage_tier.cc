@@ -16,28 +16,20 @@ KeySpace space_of(const StoreScope& scope, const TierPools& pools, ComponentKind
 
 }  // namespace
 
-std::size_t StorageTier::default_max_tokens(const TierPools& pools) {
-  const std::size_t page_size = pools.device->geometry().page_size;
-  const std::size_t host = pools.host->num_pages() * page_size;
-  const std::size_t device = pools.device->num_pages() * page_size;
-  return host > device ? (host - device) / 5 * 4 : host / 2;
-}
-
-StorageTier::StorageTier(CacheCore& core, HostTier& host, std::unique_ptr<Store> store,
-                         Settings settings)
+StorageTier::StorageTier(CacheCore& core, HostTier& host, OpenedStorage opened,
+                         std::size_t max_tokens)
     : core_(core),
       index_(core.index),
       host_(host),
-      settings_(std::move(settings)),
-      full_space_(space_of(settings_.scope, host.pools(ComponentKind::full), ComponentKind::full)),
-      store_(std::move(store)) {
+      max_tokens_(max_tokens),
+      full_space_(space_of(opened.scope, host.pools(ComponentKind::full), ComponentKind::full)),
+      opened_(std::move(opened)) {
   if (core.options.window)
     window_space_.emplace(
-        space_of(settings_.scope, host.pools(ComponentKind::window), ComponentKind::window));
+        space_of(opened_.scope, host.pools(ComponentKind::window), ComponentKind::window));
   if (core.options.state)
     state_space_.emplace(
-        space_of(settings_.scope, host.pools(ComponentKind::state), ComponentKind::state));
-  if (!settings_.now) settings_.now = [] { return std::chrono::steady_clock::now(); };
+        space_of(opened_.scope, host.pools(ComponentKind::state), ComponentKind::state));
   index_.keep_hashes();
   index_.for_each_node([this](NodeIndex i, const Node& node) {
     if (node.on_host) index_.set_unstored(i, true);
@@ -127,7 +119,7 @@ void StorageTier::put(NodeIndex i) {
 // A queue without room is asked again at the next poll().
 void StorageTier::start_put(Put& put) {
   while (!put.waiting.empty()) {
-    Result<StoreCall> call = store_->put(put.waiting.back());
+    Result<StoreCall> call = store().put(put.waiting.back());
     if (!call.ok()) return;
     put.calls.push_back(*call);
     put.waiting.pop_back();

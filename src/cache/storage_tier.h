@@ -27,30 +27,23 @@
 #include "pando/key_space.h"
 #include "pando/store.h"
 #include "pando/tiers.h"
+#include "store/open_storage.h"
 
 namespace pando {
 
 class StorageTier {
  public:
-  struct Settings {
-    std::string backend;
-    StoreScope scope;
-    PrefetchOptions prefetch;
-    std::function<std::chrono::steady_clock::time_point()> now;
-    std::size_t max_tokens = 0;  // that fetches may occupy
-  };
-  /// What max_tokens is unless the options say.
-  static std::size_t default_max_tokens(const TierPools& pools);
-  StorageTier(CacheCore& core, HostTier& host, std::unique_ptr<Store> store, Settings settings);
+  /// Fetches occupy at most `max_tokens` on the host.
+  StorageTier(CacheCore& core, HostTier& host, OpenedStorage opened, std::size_t max_tokens);
   /// Calls off what is under way, waits until nobody touches a page, and releases everything.
   ~StorageTier();
 
   /// Calls off what is under way and waits; nothing is held then. The store stays.
   void abandon();
 
-  const Settings& settings() const { return settings_; }
-  void set_prefetch_policy(PrefetchPolicy policy) { settings_.prefetch.policy = policy; }
-  Store& store() { return *store_; }
+  const std::string& backend() const { return opened_.backend; }
+  void set_prefetch_policy(PrefetchPolicy policy) { opened_.prefetch.policy = policy; }
+  Store& store() { return *opened_.store; }
 
   /// The node has just got its host copy.
   void put(NodeIndex node);
@@ -154,7 +147,7 @@ class StorageTier {
   CacheCore& core_;
   RadixIndex& index_;
   HostTier& host_;
-  Settings settings_;
+  const std::size_t max_tokens_;
   const KeySpace full_space_;
   std::optional<KeySpace> window_space_, state_space_;
   std::size_t occupied_tokens_ = 0;
@@ -162,7 +155,7 @@ class StorageTier {
   std::deque<Fetch> fetches_;
   std::uint64_t last_id_ = 0;
   std::size_t num_host_locks_ = 0;
-  std::unique_ptr<Store> store_;  // goes first: then no thread touches a page
+  OpenedStorage opened_;  // its store goes first: then no thread touches a page
 };
 
 }  // namespace pando

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "cache/prefix_cache_impl.h"
+#include "copy/tier_pools.h"
 #include "pando/cache.h"
 
 namespace pando {
@@ -23,23 +24,7 @@ Status validate_pools(const TierPools& pools, bool wanted, const char* name, std
     return make_error(ErrorCode::invalid_argument,
                       "host tier: there are {} pools, but this cache has no such component", name);
   if (!wanted) return {};
-  if (pools.device == nullptr || pools.host == nullptr)
-    return make_error(ErrorCode::invalid_argument,
-                      "host tier: expected a device pool and a host pool for the {} component",
-                      name);
-  if (pools.device->geometry().page_size != page_size)
-    return make_error(ErrorCode::invalid_argument,
-                      "host tier: the {} pool has pages of {} tokens; expected {}", name,
-                      pools.device->geometry().page_size, page_size);
-  if (!(pools.device->geometry() == pools.host->geometry()))
-    return make_error(ErrorCode::invalid_argument,
-                      "host tier: the {} pools differ: the device has {}, the host {}", name,
-                      pools.device->geometry().describe(), pools.host->geometry().describe());
-  if (pools.device->num_pages() < num_pages)
-    return make_error(ErrorCode::invalid_argument,
-                      "host tier: the {} pool has {} pages; slots are handed out for {}", name,
-                      pools.device->num_pages(), num_pages);
-  return {};
+  return validate_tier_pools(pools, name, page_size, num_pages);
 }
 
 }  // namespace

@@ -33,9 +33,11 @@ char letter_of(ComponentKind component) {
 }
 
 // Everything that bytes depend on, in 64 bits of a digest: who collides on purpose owns the model.
-std::string fingerprint(const Geometry& geometry, HostLayout layout) {
-  const PageHash digest =
-      digest_of(fmt::format("pando-geometry-v1;{};{}", geometry.describe(), to_string(layout)));
+std::string fingerprint(const Geometry& geometry, HostLayout layout, std::uint32_t group) {
+  std::string text =
+      fmt::format("pando-geometry-v1;{};{}", geometry.describe(), to_string(layout));
+  if (group > 0) text += fmt::format(";group {}", group);
+  const PageHash digest = digest_of(text);
   return hex(std::span(digest).first(8));
 }
 
@@ -58,7 +60,7 @@ Status StoreScope::validate() const {
 }
 
 KeySpace::KeySpace(const StoreScope& scope, const Geometry& geometry, HostLayout layout,
-                   ComponentKind component)
+                   ComponentKind component, std::uint32_t group)
     : writes_(!scope.same_on_all_tp_ranks || scope.tp_rank == 0) {
   std::string model = scope.model;
   std::replace(model.begin(), model.end(), '/', '-');
@@ -66,8 +68,8 @@ KeySpace::KeySpace(const StoreScope& scope, const Geometry& geometry, HostLayout
   if (!scope.same_on_all_tp_ranks)
     sglang_suffix_ += fmt::format("_{}_{}", scope.tp_rank, scope.tp_size);
   if (scope.pp_size > 1) sglang_suffix_ += fmt::format("_{}_{}", scope.pp_size, scope.pp_rank);
-  suffix_ =
-      fmt::format("{}_{}{}", sglang_suffix_, letter_of(component), fingerprint(geometry, layout));
+  suffix_ = fmt::format("{}_{}{}", sglang_suffix_, letter_of(component),
+                        fingerprint(geometry, layout, group));
 }
 
 std::string KeySpace::key(const PageHash& hash) const { return hex(hash) + suffix_; }

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// BlockCache: prefix reuse for engines that address KV by blocks and find prefixes by chained hashes
+// of their contents, as vLLM does. No tree: a block is found on its own, by a hash of everything
+// before it. PrefixCache (cache.h) is the other way to hold prefixes.
+//
+// Life of a request: start (hashes the prompt) -> get_computed -> allocate (holds what was found, and
+// room for what is computed next) -> forward -> advance; then append, allocate, advance for each
+// further step; free at the end, or preempt and get_computed again.
+//
+// Layers form groups, each with a block size and a rule about which blocks it needs to go on behind
+// a prefix. A hit is the longest prefix on which all groups agree.
+//
+// A cache belongs to one thread. Bad input is refused and changes nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "pando/block_hash.h"
+#include "pando/block_pool.h"
+#include "pando/events.h"
+#include "pando/result.h"
+#include "pando/tiers.h"
+#include "pando/types.h"
+
+namespace pando {
+
+/// Which blocks layers need to compute the token at position n.
+enum class GroupKind {
+  full,            ///< all before it
+  sliding_window,  ///< those with the last span - 1 tokens
+  chunked_local,   ///< those of its chunk: chunks are `span` tokens from the start on
+  recurrent,       ///< the last one: it holds the state at its end
+};
+std::string_view to_string(GroupKind kind);
+
+struct BlockGroup {
+  GroupKind kind = GroupKind::full;
+  std::size_t block_size = 16;  ///< tokens
+  std::size_t span = 0;         ///< of a window or chunk: tokens
+  /// Recurrent: the engine leaves the state at the end of every block, not only where a step ends.
+  bool every_state = false;
+  /// With a host tier: the bytes of the group's layers. Block b is page b of the device pool.
+  TierPools pools = {};
+};
+
+/// What the device forgets goes on in host memory.
+struct BlockHostOptions {
+  Copier* copier = nullptr;  ///< must outlive the cache, as the pools of the groups
+  WritePolicy write_policy = WritePolicy::write_through_selective;
+  /// Fewer tokens are sooner computed than loaded.
+  std::size_t load_threshold = 10;
+  std::size_t backup_stream = 0;  ///< of the copier
+  std::size_t load_stream = 1;
+};
+
+struct BlockCacheOptions {
+  std::size_t num_blocks = 0;  ///< of all groups, the null block among them
+  std::vector<BlockGroup> groups = {BlockGroup{}};
+  BlockHashOptions hash = {};
+  bool caching = true;       ///< else every request is computed from its start
+  bool keep_tokens = true;   ///< see BlockPoolOptions, as the next
+  bool deduplicate = false;
+  bool events = false;       ///< record KV events
+  /// A hit leaves out the last block (of every group) that it could have, for drafters that need
+  /// its hidden states (EAGLE).
+  bool recompute_last_block = false;
+  std::size_t max_tokens = SIZE_MAX;  ///< that a request may have, lookahead included
+  std::optional<BlockHostOptions> host = {};
+
+  Status validate() const;
+};
+
+class BlockCache;
+
+/// A request as the cache sees it: its tokens, their hashes, its blocks. Frees them when it goes.
+/// Move-only; must not outlive its cache.
+class BlockRequest {
+ public:
+  BlockRequest(BlockRequest&& other) noexcept;
+  BlockRequest& operator=(BlockRequest&& other) noexcept;
+  ~BlockRequest();
+
+  std::span<const Token> tokens() const;
+  /// Of all whole blocks of the smallest size that divides those of the groups.
+  std::span<const BlockHash> hashes() const;
+  const RequestKeys& keys() const;
+  /// One per block_size tokens; the null block where the group needs none (any more).
+  std::span<const PageId> blocks(std::size_t group = 0) const;
+  /// Tokens whose KV is in place, see BlockCache::advance.
+  std::size_t num_computed() const;
+  /// A load from the host failed: what the request has computed is not to be trusted. It must be
+  /// preempted or freed; its blocks will not be found.
+  bool is_broken() const;
+
+ private:
+  friend class BlockCache;
+  struct Impl;
+  explicit BlockRequest(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// What get_computed() found: blocks that nobody may hold, so use it before the next call that
+/// takes blocks.
+struct ComputedBlocks {
+  std::size_t length = 0;       ///< tokens on the device
+  std::size_t host_length = 0;  ///< so many more if allocate() loads them from the host
+  std::vector<std::vector<PageId>> blocks = {};  ///< of `length`, by group
+};
+
+struct AllocateOptions {
+  /// For a request without blocks: what get_computed() found is where it starts.
+  const ComputedBlocks* computed = nullptr;
+  bool load_from_host = true;  ///< also its host part; the pools' gates are set
+  /// Further tokens that a drafter may write to; they are not cached.
+  std::size_t lookahead_tokens = 0;
+  /// Full blocks are found by others when advance() has passed them, not at once. At once is right
+  /// where one forward pass writes what another request of the same batch reads, layer by layer.
+  bool delay_caching = false;
+};
+
+/// Totals since creation, in tokens unless said otherwise.
+struct BlockCacheStats {
+  std::uint64_t queries = 0;         ///< calls of get_computed
+  std::uint64_t queried_tokens = 0;
+  std::uint64_t hit_tokens = 0;      ///< on the device
+  std::uint64_t host_hit_tokens = 0;
+  std::uint64_t cached_blocks = 0;   ///< blocks
+  std::uint64_t evicted_blocks = 0;  ///< blocks that lost their content
+  std::uint64_t preemptions = 0;
+};
+
+class BlockCache {
+ public:
+  static Result<std::unique_ptr<BlockCache>> create(const BlockCacheOptions& options);
+  ~BlockCache();
+  BlockCache(const BlockCache&) = delete;
+  BlockCache& operator=(const BlockCache&) = delete;
+
+  Result<BlockRequest> start(std::span<const Token> tokens, RequestKeys keys = {});
+  /// The request has more tokens; hashes only blocks that become full.
+  Status append(BlockRequest& request, std::span<const Token> tokens);
+
+  /// The longest cached prefix that leaves at least one token to compute. Changes nothing.
+  ComputedBlocks get_computed(const BlockRequest& request);
+
+  /// Blocks for the next `num_new_tokens` behind those computed. All or nothing.
+  Status allocate(BlockRequest& request, std::size_t num_new_tokens,
+                  const AllocateOptions& options = {});
+  /// The KV of the first `num_computed` tokens is in place. Blocks that no token to come can see
+  /// are let go of, and full ones go on to lower tiers. May go back behind drafts that were
+  /// rejected, but not behind what is cached.
+  Status advance(BlockRequest& request, std::size_t num_computed);
+  /// Lets go of all blocks, the last first. Blocks that were never advanced past are forgotten.
+  void free(BlockRequest& request);
+  /// The same for a request that will start again: it keeps tokens and hashes.
+  void preempt(BlockRequest& request);
+
+  /// By group: blocks from the start that all requests with blocks share, `any` among them. 0 for
+  /// groups that are not full attention.
+  std::vector<std::size_t> common_prefix_blocks(const BlockRequest& any) const;
+
+  /// Forgets everything on the device and the host. Refused while blocks are held.
+  Status reset();
+
+  // Tiers: see tiers.h.
+  PollResult poll();
+  Result<std::string> attach_storage(const StorageOptions& options);
+  Result<std::string> detach_storage();
+  Status clear_storage();
+  bool has_storage() const;
+  StoreStats storage_stats() const;
+  /// Begins to bring blocks of the request that neither device nor host have from the store to the
+  /// host, as many as a hit can use.
+  Result<Prefetch> prefetch(const BlockRequest& request);
+  bool prefetch_ready(PrefetchId id) const;
+  /// Keeps what has arrived, gives up the rest. Returns the blocks that the host has more.
+  std::size_t end_prefetch(PrefetchId id);
+  TierStats tier_stats() const;
+
+  const BlockCacheOptions& options() const;
+  const BlockHasher& hasher() const;
+  const BlockPool& pool() const;
+  Sizes sizes(std::size_t group = 0) const;
+  Sizes host_sizes(std::size_t group = 0) const;
+  double usage() const;
+  BlockCacheStats stats() const;
+  std::size_t num_requests() const;  ///< that have blocks
+  std::size_t memory_bytes() const;
+  /// Proves that every block's holders are the requests, copies and loads that there are. O(all).
+  Status check() const;
+  std::vector<KvEvent> take_events();
+
+ private:
+  friend class BlockRequest;
+  struct Impl;
+  explicit BlockCache(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pando

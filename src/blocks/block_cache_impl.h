@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// What BlockCache and its requests are made of. block_requests.cc has the life of a request,
+// block_tiers.cc the tiers below, block_cache.cc the rest.
+//
+// Invariant: a block's holders are the requests that list it and the copies that move it. A full
+// block of a request has content once `cached` has passed it, unless it is null, a copy of another,
+// or a state between two steps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "blocks/block_host.h"
+#include "blocks/block_store.h"
+#include "blocks/hit_search.h"
+#include "cache/event_log.h"
+#include "pando/block_cache.h"
+
+namespace pando {
+
+struct BlockRequest::Impl {
+  struct Group {
+    std::vector<PageId> blocks;
+    std::size_t cached = 0;     // blocks that have content, or are not to have it
+    std::size_t confirmed = 0;  // blocks whose bytes are in place, told to the host tier
+    std::size_t released = 0;   // blocks that were let go of: null
+  };
+
+  BlockCache::Impl* cache = nullptr;
+  std::vector<Token> tokens;
+  std::vector<BlockHash> chain;
+  RequestKeys keys;
+  std::shared_ptr<const std::string> ns;  // of events
+  std::vector<Group> groups;
+  std::size_t num_computed = 0;
+  std::size_t num_loads = 0;  // under way: until then nothing computed behind them is cached
+  bool running = false;       // may have blocks
+  bool broken = false;
+  std::size_t position = 0;  // among the running
+
+  std::size_t num_tokens() const { return tokens.size(); }
+};
+
+struct BlockCache::Impl {
+  using Request = BlockRequest::Impl;
+  Impl(const BlockCacheOptions& opts, BlockHasher block_hasher);
+  ~Impl();
+
+  BlockKeys keys_of(const Request& r) const {
+    return {r.tokens, r.chain, unit, *r.ns, hasher.may_alias(r.keys)};
+  }
+  /// The longest hit that leaves a token to compute.
+  static std::size_t limit_of(const Request& r) { return r.tokens.empty() ? 0 : r.num_tokens() - 1; }
+  std::size_t longest_hit(std::size_t limit, HitSearch::Reach reach);
+
+  /// Blocks that an allocation will use, by group.
+  struct Plan {
+    std::vector<PageId> hits;                               // with null blocks
+    std::vector<std::pair<std::size_t, HostPageId>> loads;  // which of them come from where
+    std::size_t num_null = 0;  // behind the hits: of states between steps
+    std::size_t num_new = 0;   // behind those
+  };
+  Status plan_hits(const Request& r, const AllocateOptions& options, std::vector<Plan>& plans);
+  std::size_t plan_new(const Request& r, std::size_t start, std::size_t new_end,
+                       std::size_t slots_end, std::vector<Plan>& plans) const;
+  Status commit(Request& r, std::vector<Plan>& plans, std::size_t num_blocks);
+  Status start_load(Request& r, const std::vector<Plan>& plans);
+
+  /// Full blocks within the first `length` tokens have content from now on, in a step that ends
+  /// after `step_end` tokens.
+  void cache_blocks(Request& r, std::size_t length, std::size_t step_end);
+  void cache_block(Request& r, std::uint32_t group, std::size_t i);
+  /// Caches, and tells the host tier of, what is computed, unless a load is under way.
+  void settle(Request& r);
+  void release_unseen(Request& r);
+  void let_go(Request& r);
+  void load_ended(std::uint64_t load, bool arrived);
+
+  // Events.
+  struct Origin {
+    std::shared_ptr<const std::string> ns;
+    std::optional<PageHash> parent;
+    std::vector<ExtraKey> extra;
+  };
+  void note_origin(const Request& r, std::uint32_t group, std::size_t i, PageId block);
+  void record_stored(Medium medium, const BlockContent& content, const Origin& origin);
+  void record_removed(Medium medium, const BlockContent& content);
+
+  BlockCacheOptions options;
+  BlockHasher hasher;
+  std::size_t unit;
+  bool discarding = false;  // what is forgotten now is not worth saving
+  std::optional<EventLog> events;
+  std::vector<Origin> origins;  // by block; with events
+  std::unique_ptr<BlockPool> pool;
+  std::unique_ptr<BlockHost> host;
+  std::unique_ptr<BlockStore> storage;
+  std::optional<HitSearch> search;
+  std::vector<Request*> running;
+  std::map<std::uint64_t, Request*> loads;  // under way; nullptr: its request has gone
+  std::size_t num_requests = 0;             // alive, with blocks or not
+  BlockCacheStats stats;
+  std::vector<PageId> scratch;
+};
+
+}  // namespace pando

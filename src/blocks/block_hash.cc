@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions that name blocks. Each writes one message per block (parent, tokens, extra keys)
+// and hashes it; the second hash runs over the same tokens under a key of its own.
+#define XXH_INLINE_ALL
+#include "pando/block_hash.h"
+
+#include <sys/random.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/bulk.h"
+#include "base/check.h"
+#include "base/page_hash.h"
+#include "base/sha256.h"
+#include "blocks/cbor.h"
+
+namespace pando {
+namespace {
+
+constexpr std::pair<HashFunction, std::string_view> kFunctions[] = {
+    {HashFunction::keyed, "keyed"},
+    {HashFunction::sha256_cbor, "sha256_cbor"},
+    {HashFunction::xxhash_cbor, "xxhash_cbor"},
+    {HashFunction::sglang, "sglang"},
+};
+constexpr std::string_view kVllmSeed = "vllm-none-hash";
+constexpr std::string_view kExtraPrefix{"pando-extra-keys-v1\0", 20};
+constexpr std::size_t kShortHash = 16;
+using Check = std::array<std::uint64_t, 2>;
+static_assert(sizeof(Check) == kShortHash);
+
+// The rows of a block; beyond the prompt there are none, and their hash is that of nothing.
+PageHash hash_embeds(const RequestKeys& keys, std::size_t begin, std::size_t end) {
+  const std::size_t size = keys.prompt_embeds.size();
+  const std::size_t from = std::min(begin * keys.embed_bytes, size);
+  const std::size_t to = std::min(end * keys.embed_bytes, size);
+  return digest_of({reinterpret_cast<const char*>(keys.prompt_embeds.data()) + from, to - from});
+}
+
+void write(CborWriter& out, std::span<const ExtraKey> extra) {
+  for (const ExtraKey& key : extra) {
+    if (const auto* name = std::get_if<std::string>(&key)) {
+      out.reserve(16 + name->size());
+      out.text(*name);
+    } else if (const auto* item = std::get_if<ItemKey>(&key)) {
+      out.reserve(32 + item->id.size());
+      out.array(2);
+      out.text(item->id);
+      out.integer(item->offset);
+    } else {
+      out.reserve(2 * sizeof(PageHash));
+      out.bytes(std::get<PageHash>(key));
+    }
+  }
+}
+
+/// What of a request's keys goes into a message.
+enum class Names { with, without };
+
+// The extra keys of a block as one array; nothing if there are none.
+void write_extra(CborWriter& out, std::vector<ExtraKey> extra, Names names) {
+  if (names == Names::without)
+    std::erase_if(extra, [](const ExtraKey& k) { return std::holds_alternative<std::string>(k); });
+  if (extra.empty()) return;
+  out.reserve(16);
+  out.array(extra.size());
+  write(out, extra);
+}
+
+void store(const XXH128_hash_t& hash, PageHash& out) {
+  XXH128_canonical_t bytes;
+  XXH128_canonicalFromHash(&bytes, hash);
+  std::memcpy(out.data(), bytes.digest, kShortHash);
+  std::memset(out.data() + kShortHash, 0, out.size() - kShortHash);
+}
+
+void random_bytes(std::span<std::uint8_t> out) {
+  // Up to 256 bytes come at once or not at all, and not only on a kernel that has no such call.
+  PANDO_CHECK(getrandom(out.data(), out.size(), 0) == static_cast<ssize_t>(out.size()),
+              "no random bytes for the key of a hash");
+}
+
+}  // namespace
+
+std::string_view to_string(HashFunction function) {
+  for (const auto& [known, name] : kFunctions) {
+    if (known == function) return name;
+  }
+  return "unknown";
+}
+
+Result<HashFunction> parse_hash_function(std::string_view name) {
+  for (const auto& [function, known] : kFunctions) {
+    if (known == name) return function;
+  }
+  return make_error(ErrorCode::invalid_argument,
+                    "hash function \"{}\": expected keyed, sha256_cbor, xxhash_cbor or sglang",
+                    name);
+}
+
+Status RequestKeys::validate() const {
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const MultimodalItem& item = items[i];
+    if (item.id.empty() || item.length == 0)
+      return make_error(ErrorCode::invalid_argument,
+                        "multimodal item {}: an id of {} bytes and {} tokens; expected some of both",
+                        i, item.id.size(), item.length);
+    if (item.offset < end || item.offset + item.length < item.offset)
+      return make_error(ErrorCode::invalid_argument,
+                        "multimodal item {} at tokens [{}, +{}): expected at {} or later, where the "
+                        "one before ends",
+                        i, item.offset, item.length, end);
+    end = item.offset + item.length;
+  }
+  if (prompt_embeds.empty() ? embed_bytes != 0
+                            : embed_bytes == 0 || prompt_embeds.size() % embed_bytes != 0)
+    return make_error(ErrorCode::invalid_argument,
+                      "prompt embeddings of {} bytes in rows of {}; expected whole rows",
+                      prompt_embeds.size(), embed_bytes);
+  return {};
+}
+
+std::vector<ExtraKey> extra_keys(const RequestKeys& keys, std::size_t begin, std::size_t end) {
+  std::vector<ExtraKey> out;
+  if (!keys.lora.empty()) out.emplace_back(keys.lora);
+  auto item = std::partition_point(
+      keys.items.begin(), keys.items.end(),
+      [begin](const MultimodalItem& i) { return i.offset + i.length <= begin; });
+  for (; item != keys.items.end() && item->offset < end; ++item)
+    out.emplace_back(ItemKey{item->id, static_cast<std::int64_t>(item->offset) -
+                                           static_cast<std::int64_t>(begin)});
+  if (begin == 0 && !keys.salt.empty()) out.emplace_back(keys.salt);
+  if (!keys.prompt_embeds.empty()) out.emplace_back(hash_embeds(keys, begin, end));
+  return out;
+}
+
+Status BlockHashOptions::validate() const {
+  if (function == HashFunction::sglang && seed)
+    return make_error(ErrorCode::invalid_argument,
+                      "a seed for the hash function sglang, whose chains start from nothing");
+  return {};
+}
+
+// ---- Messages ----------------------------------------------------------------------------------
+
+/// The bytes of one block that are hashed, and the buffers they are written to.
+class BlockHasher::Writer : public CborWriter {
+ public:
+  /// The extra keys of a block as the function wants them, and for the second hash. vLLM's list
+  /// cannot tell a salt from an adapter of the same name; ours begins with the namespace.
+  void set_extra(HashFunction function, const RequestKeys& keys, std::string_view ns,
+                 std::size_t begin, std::size_t end) {
+    const std::vector<ExtraKey> list = extra_keys(keys, begin, end);
+    own_extra.clear();
+    own_extra.reserve(16 + ns.size());
+    own_extra.text(ns);
+    write_extra(own_extra, list, Names::without);
+    extra.clear();
+    if (function == HashFunction::keyed) {
+      extra.reserve(own_extra.size());
+      extra.raw(own_extra.data(), own_extra.size());
+    } else {
+      // SGLang's chain has names in its start.
+      write_extra(extra, list,
+                  function == HashFunction::sglang ? Names::without : Names::with);
+    }
+  }
+
+  CborWriter extra;      // as CBOR; nothing: it has none
+  CborWriter own_extra;  // likewise
+  CborWriter check;      // the message of the second hash
+};
+
+Result<BlockHasher> BlockHasher::create(std::size_t block_size, const BlockHashOptions& options) {
+  if (block_size == 0) return make_error(ErrorCode::invalid_argument, "hashes of blocks of 0 tokens");
+  if (Status s = options.validate(); !s) return s.error();
+  BlockHasher hasher;
+  hasher.block_size_ = block_size;
+  hasher.function_ = options.function;
+  std::array<std::uint8_t, 128> seeds;
+  random_bytes(seeds);
+  const auto half = std::span<const std::uint8_t>(seeds).first(64);
+  std::string seed = options.seed.value_or(
+      options.function == HashFunction::sha256_cbor
+          ? std::string(kVllmSeed)
+          : std::string(reinterpret_cast<const char*>(half.data()), half.size()));
+  XXH3_generateSecret(hasher.check_secret_.data(), kSecretBytes, seeds.data() + half.size(),
+                      half.size());
+  if (options.function == HashFunction::keyed) {
+    XXH3_generateSecret(hasher.secret_.data(), kSecretBytes, seed.data(), seed.size());
+    return hasher;
+  }
+  if (options.function == HashFunction::sglang) return hasher;
+  Writer message;
+  message.reserve(seed.size() + 16 + kSha256Room);
+  message.text(seed);
+  if (options.function == HashFunction::sha256_cbor) {
+    sha256_in_place(message.data(), message.size(), hasher.root_);
+  } else {
+    store(XXH3_128bits(message.data(), message.size()), hasher.root_);
+  }
+  return hasher;
+}
+
+std::size_t BlockHasher::hash_bytes() const {
+  const bool is_sha = function_ == HashFunction::sha256_cbor || function_ == HashFunction::sglang;
+  return is_sha ? sizeof(PageHash) : kShortHash;
+}
+
+// `message.extra` has been written.
+void BlockHasher::hash_block(const PageHash* parent, std::span<const Token> tokens, Writer& message,
+                             PageHash& out) const {
+  const CborWriter& extra = message.extra;
+  message.clear();
+  message.reserve(64 + 5 * tokens.size() + extra.size() + kExtraPrefix.size() + kSha256Room);
+  switch (function_) {
+    case HashFunction::keyed: {
+      message.raw(parent->data(), kShortHash);
+      message.raw(tokens.data(), tokens.size_bytes());
+      message.raw(extra.data(), extra.size());
+      const XXH128_hash_t hash = XXH3_128bits_withSecret(message.data(), message.size(),
+                                                         secret_.data(), kSecretBytes);
+      std::memcpy(out.data(), &hash, kShortHash);
+      return;
+    }
+    case HashFunction::sha256_cbor:
+    case HashFunction::xxhash_cbor: {
+      message.array(3);
+      message.bytes(std::span(*parent).first(hash_bytes()));
+      message.tokens(tokens);
+      if (extra.size() > 0) {
+        message.raw(extra.data(), extra.size());
+      } else {
+        message.null();
+      }
+      if (function_ == HashFunction::sha256_cbor) {
+        sha256_in_place(message.data(), message.size(), out);
+      } else {
+        store(XXH3_128bits(message.data(), message.size()), out);
+      }
+      return;
+    }
+    case HashFunction::sglang: {
+      PageHash with_extra;
+      if (extra.size() > 0) {
+        message.raw(kExtraPrefix.data(), kExtraPrefix.size());
+        if (parent != nullptr) message.raw(parent->data(), parent->size());
+        message.raw(extra.data(), extra.size());
+        sha256_in_place(message.data(), message.size(), with_extra);
+        parent = &with_extra;
+        message.clear();
+      }
+      if (parent != nullptr) message.raw(parent->data(), parent->size());
+      message.raw(tokens.data(), tokens.size_bytes());
+      sha256_in_place(message.data(), message.size(), out);
+      return;
+    }
+  }
+}
+
+Status BlockHasher::extend(std::span<const Token> tokens, const RequestKeys& keys,
+                           std::vector<BlockHash>& chain) const {
+  const std::size_t first = chain.size();
+  const std::size_t end = tokens.size() / block_size_;
+  if (end <= first) return {};
+  const std::span fresh = tokens.subspan(first * block_size_, (end - first) * block_size_);
+  if (has_negative(fresh.data(), fresh.size())) {
+    const auto at = std::find_if(fresh.begin(), fresh.end(), [](Token t) { return t < 0; });
+    return make_error(ErrorCode::invalid_argument, "token {} at position {} is negative", *at,
+                      first * block_size_ + static_cast<std::size_t>(at - fresh.begin()));
+  }
+  chain.resize(end);
+  const std::string ns = make_namespace({.lora = keys.lora, .salt = keys.salt});
+  std::optional<PageHash> start = root_;
+  if (function_ == HashFunction::sglang) start = chain_start(ns);
+  Writer message;
+  message.check.reserve(kShortHash + block_size_ * sizeof(Token));
+  Check no_check = {};
+  const PageHash* parent = first > 0 ? &chain[first - 1].value : start ? &*start : nullptr;
+  const Check* check = first > 0 ? &chain[first - 1].check : &no_check;
+  for (std::size_t i = first; i < end; ++i) {
+    const std::span block = tokens.subspan(i * block_size_, block_size_);
+    BlockHash& out = chain[i];
+    message.check.clear();
+    message.check.reserve(kShortHash + block.size_bytes());
+    message.check.raw(check->data(), kShortHash);
+    message.check.raw(block.data(), block.size_bytes());
+    if (!keys.empty()) {
+      message.set_extra(function_, keys, ns, i * block_size_, (i + 1) * block_size_);
+      message.check.reserve(message.own_extra.size());
+      message.check.raw(message.own_extra.data(), message.own_extra.size());
+    }
+    hash_block(parent, block, message, out.value);
+    const XXH128_hash_t hash = XXH3_128bits_withSecret(message.check.data(), message.check.size(),
+                                                       check_secret_.data(), kSecretBytes);
+    out.check = {hash.low64, hash.high64};
+    parent = &out.value;
+    check = &out.check;
+  }
+  return {};
+}
+
+}  // namespace pando

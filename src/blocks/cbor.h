@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes canonical CBOR (RFC 8949, 4.2), as much of it as block hashes need: integers, byte and
+// text strings, arrays, null. Every head has its shortest form. The buffer is reused from message
+// to message; a caller makes room before it writes.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "pando/types.h"
+
+namespace pando {
+
+class CborWriter {
+ public:
+  void clear() { at_ = bytes_.data(); }
+  /// Room for so many bytes more, and some that integers may be written over.
+  void reserve(std::size_t size_bytes) {
+    const std::size_t used = size();
+    if (used + size_bytes + kSlack <= bytes_.size()) return;
+    bytes_.resize(2 * (used + size_bytes + kSlack));
+    at_ = bytes_.data() + used;
+  }
+
+  void null() { *at_++ = 0xf6; }
+  void array(std::size_t n) { head(0x80, n); }
+  void unsigned_integer(std::uint64_t value) { head(0x00, value); }
+  void integer(std::int64_t value) {
+    value < 0 ? head(0x20, ~static_cast<std::uint64_t>(value))
+              : head(0x00, static_cast<std::uint64_t>(value));
+  }
+  void bytes(std::span<const std::uint8_t> value) {
+    head(0x40, value.size());
+    raw(value.data(), value.size());
+  }
+  void text(std::string_view value) {
+    head(0x60, value.size());
+    raw(value.data(), value.size());
+  }
+  /// An array of tokens, none negative. At most 5 bytes each and 9 for the head.
+  void tokens(std::span<const Token> values) {
+    array(values.size());
+    for (const Token value : values) token(static_cast<std::uint32_t>(value));
+  }
+  /// Bytes that are no CBOR.
+  void raw(const void* data, std::size_t size_bytes) {
+    std::memcpy(at_, data, size_bytes);
+    at_ += size_bytes;
+  }
+
+  const std::uint8_t* data() const { return bytes_.data(); }
+  std::uint8_t* data() { return bytes_.data(); }
+  std::size_t size() const { return static_cast<std::size_t>(at_ - bytes_.data()); }
+
+ private:
+  static constexpr std::size_t kSlack = 16;
+  static_assert(std::endian::native == std::endian::little);
+
+  static constexpr std::size_t follow_bytes(std::uint64_t value) {
+    if (value < 24) return 0;
+    if (value < 0x100) return 1;
+    if (value < 0x10000) return 2;
+    return value < 0x100000000 ? 4 : 8;
+  }
+
+  void head(std::uint8_t major, std::uint64_t value) {
+    const std::size_t n = follow_bytes(value);
+    const auto low = static_cast<std::uint8_t>(n == 0 ? value : 23 + std::bit_width(n));
+    *at_++ = static_cast<std::uint8_t>(major | low);
+    for (std::size_t i = n; i > 0; --i) *at_++ = static_cast<std::uint8_t>(value >> (8 * (i - 1)));
+  }
+
+  // Always writes eight bytes and keeps as many as the value needs: without a branch on the value,
+  // which no predictor guesses.
+  void token(std::uint32_t value) {
+    const std::size_t n = static_cast<std::size_t>(value >= 24) + (value >= 0x100) +
+                          2 * static_cast<std::size_t>(value >= 0x10000);
+    const std::uint64_t head = n == 0 ? value : 0x17 + n - (n == 4);
+    const std::uint64_t big_endian = __builtin_bswap64(std::uint64_t{value} << (63 - 8 * n) << 1);
+    const std::uint64_t word = head | big_endian << 8;
+    std::memcpy(at_, &word, sizeof word);
+    at_ += 1 + n;
+  }
+
+  std::vector<std::uint8_t> bytes_;
+  std::uint8_t* at_ = bytes_.data();
+};
+
+}  // namespace pando
