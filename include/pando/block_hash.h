@@ -3,8 +3,8 @@
 // own tokens, and whatever else its KV depends on. BlockCache finds prefixes by them; engines that
 // hash alike find each other's blocks. docs/formats.md gives the bytes.
 //
-// A hash may collide, by chance or because somebody wants it to. So each block has a second one, by
-// another function under a key of this process, and a block is served only where both agree.
+// A hash may collide, by chance or because somebody wants it to. So each block has a second one,
+// under a key of this process, and a block is served only where both agree.
 // Values only; a BlockHasher may be used from any thread.
 #pragma once
 
@@ -58,7 +58,7 @@ std::vector<ExtraKey> extra_keys(const RequestKeys& keys, std::size_t begin, std
 
 struct BlockHash {
   PageHash value = {};  ///< by the function chosen; one of 16 bytes is followed by zeros
-  std::array<std::uint64_t, 2> check = {};  ///< the second hash, of this process
+  std::array<std::uint64_t, 2> check = {};  ///< the second hash, of this process; 64 bits or 128
   friend bool operator==(const BlockHash&, const BlockHash&) = default;
 };
 
@@ -67,6 +67,8 @@ struct BlockHashOptions {
   /// What chains start from (vLLM: PYTHONHASHSEED) or, of the keyed function, its key. Unless
   /// given: "vllm-none-hash" for sha256_cbor, random for the others. SGLang's has none.
   std::optional<std::string> seed = {};
+  /// 128 bits in the second hash, not 64: for whoever does not compare tokens too.
+  bool wide_check = false;
 
   Status validate() const;
 };
@@ -99,11 +101,19 @@ class BlockHasher {
   class Writer;
 
   BlockHasher() = default;
-  void hash_block(const PageHash* parent, std::span<const Token> tokens, Writer& message,
+  struct Pair {
+    std::uint64_t low = 0, high = 0;
+  };
+  void hash_block(const PageHash* parent, std::span<const Token> tokens, Writer& writer,
                   PageHash& out) const;
+  template <typename Hash>
+  static Pair link(Pair parent, std::span<const Token> tokens, const Secret& secret,
+                   Writer& writer);
+  Pair check_of(const PageHash& value, std::uint64_t ns) const;
 
   std::size_t block_size_ = 0;
   HashFunction function_ = HashFunction::keyed;
+  bool wide_check_ = false;
   PageHash root_ = {};
   Secret secret_ = {};        // of the keyed function
   Secret check_secret_ = {};  // of the second hash

@@ -89,7 +89,9 @@ BlockCache::Impl::~Impl() {
 
 Result<std::unique_ptr<BlockCache>> BlockCache::create(const BlockCacheOptions& options) {
   if (Status s = options.validate(); !s) return s.error();
-  Result<BlockHasher> hasher = BlockHasher::create(unit_of(options.groups), options.hash);
+  BlockHashOptions hash = options.hash;
+  hash.wide_check = hash.wide_check || !options.keep_tokens;
+  Result<BlockHasher> hasher = BlockHasher::create(unit_of(options.groups), hash);
   if (!hasher) return hasher.error();
   auto impl = std::make_unique<Impl>(options, std::move(*hasher));
   BlockPoolOptions pool;

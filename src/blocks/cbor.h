@@ -10,21 +10,25 @@
 #include <cstring>
 #include <span>
 #include <string_view>
-#include <vector>
+#include <utility>
 
+#include "base/memory.h"
 #include "pando/types.h"
 
 namespace pando {
 
 class CborWriter {
  public:
-  void clear() { at_ = bytes_.data(); }
-  /// Room for so many bytes more, and some that integers may be written over.
+  void clear() { at_ = bytes_.get(); }
+  /// Room for so many bytes more.
   void reserve(std::size_t size_bytes) {
     const std::size_t used = size();
-    if (used + size_bytes + kSlack <= bytes_.size()) return;
-    bytes_.resize(2 * (used + size_bytes + kSlack));
-    at_ = bytes_.data() + used;
+    if (used + size_bytes + kSlack <= capacity_) return;
+    capacity_ = 2 * (used + size_bytes + kSlack);
+    Table<std::uint8_t> more = make_table<std::uint8_t>(capacity_);
+    if (used > 0) std::memcpy(more.get(), bytes_.get(), used);
+    bytes_ = std::move(more);
+    at_ = bytes_.get() + used;
   }
 
   void null() { *at_++ = 0xf6; }
@@ -34,7 +38,8 @@ class CborWriter {
     value < 0 ? head(0x20, ~static_cast<std::uint64_t>(value))
               : head(0x00, static_cast<std::uint64_t>(value));
   }
-  void bytes(std::span<const std::uint8_t> value) {
+  template <std::size_t N>
+  void bytes(std::span<const std::uint8_t, N> value) {
     head(0x40, value.size());
     raw(value.data(), value.size());
   }
@@ -45,7 +50,9 @@ class CborWriter {
   /// An array of tokens, none negative. At most 5 bytes each and 9 for the head.
   void tokens(std::span<const Token> values) {
     array(values.size());
-    for (const Token value : values) token(static_cast<std::uint32_t>(value));
+    std::uint8_t* at = at_;  // in a register: bytes written might be the member's
+    for (const Token value : values) at += write_token(at, static_cast<std::uint32_t>(value));
+    at_ = at;
   }
   /// Bytes that are no CBOR.
   void raw(const void* data, std::size_t size_bytes) {
@@ -53,12 +60,12 @@ class CborWriter {
     at_ += size_bytes;
   }
 
-  const std::uint8_t* data() const { return bytes_.data(); }
-  std::uint8_t* data() { return bytes_.data(); }
-  std::size_t size() const { return static_cast<std::size_t>(at_ - bytes_.data()); }
+  const std::uint8_t* data() const { return bytes_.get(); }
+  std::uint8_t* data() { return bytes_.get(); }
+  std::size_t size() const { return static_cast<std::size_t>(at_ - bytes_.get()); }
 
  private:
-  static constexpr std::size_t kSlack = 16;
+  static constexpr std::size_t kSlack = 8;  // a token is written as eight bytes
   static_assert(std::endian::native == std::endian::little);
 
   static constexpr std::size_t follow_bytes(std::uint64_t value) {
@@ -77,18 +84,19 @@ class CborWriter {
 
   // Always writes eight bytes and keeps as many as the value needs: without a branch on the value,
   // which no predictor guesses.
-  void token(std::uint32_t value) {
-    const std::size_t n = static_cast<std::size_t>(value >= 24) + (value >= 0x100) +
-                          2 * static_cast<std::size_t>(value >= 0x10000);
-    const std::uint64_t head = n == 0 ? value : 0x17 + n - (n == 4);
-    const std::uint64_t big_endian = __builtin_bswap64(std::uint64_t{value} << (63 - 8 * n) << 1);
-    const std::uint64_t word = head | big_endian << 8;
-    std::memcpy(at_, &word, sizeof word);
-    at_ += 1 + n;
+  static std::size_t write_token(std::uint8_t* at, std::uint32_t value) {
+    const std::uint32_t follow =  // bytes behind the head: 0, 1, 2 or 4
+        (value >= 24 ? 1U : 0U) + (value >= 0x100 ? 1U : 0U) + (value >= 0x10000 ? 2U : 0U);
+    const std::uint32_t head = follow == 0 ? value : 0x17 + follow - (follow == 4 ? 1U : 0U);
+    const std::uint64_t big_endian = __builtin_bswap32(value);
+    const std::uint64_t word = head | big_endian >> (32 - 8 * follow) << 8;
+    std::memcpy(at, &word, sizeof word);
+    return 1 + follow;
   }
 
-  std::vector<std::uint8_t> bytes_;
-  std::uint8_t* at_ = bytes_.data();
+  Table<std::uint8_t> bytes_;  // on a cache line: hashes read what was just written in pieces
+  std::size_t capacity_ = 0;
+  std::uint8_t* at_ = nullptr;
 };
 
 }  // namespace pando

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// BlockCache: hashing a prompt's blocks, taking and freeing blocks, finding a cached prompt. Limits:
+// the same messages through the hash libraries' fastest calls; a pass over the same records.
+#define OPENSSL_SUPPRESS_DEPRECATED
+#define XXH_INLINE_ALL
+#include <openssl/sha.h>
+#include <xxhash.h>
+
+#include <cstring>
+
+#include "blocks/cbor.h"
+#include "limit.h"
+#include "pando/block_cache.h"
+
+namespace pando::bench {
+namespace {
+
+constexpr std::size_t kTokens = 8192;
+constexpr std::size_t kPage = 16;
+
+std::vector<Token> prompt(std::size_t n) {
+  std::vector<Token> tokens(n);
+  for (std::size_t i = 0; i < n; ++i) tokens[i] = static_cast<Token>(i * 7919 % 128256);
+  return tokens;
+}
+
+// What each block's hash reads, in full.
+std::vector<std::vector<std::uint8_t>> messages_of(HashFunction function,
+                                                   std::span<const Token> tokens,
+                                                   std::span<const BlockHash> chain) {
+  std::vector<std::vector<std::uint8_t>> messages;
+  for (std::size_t i = 0; i < chain.size(); ++i) {
+    const std::span block = tokens.subspan(i * kPage, kPage);
+    const PageHash parent = i > 0 ? chain[i - 1].value : PageHash{};
+    CborWriter out;
+    out.reserve(256);
+    if (function == HashFunction::sglang) {
+      if (i > 0) out.raw(parent.data(), parent.size());
+      out.raw(block.data(), block.size_bytes());
+    } else {
+      out.array(3);
+      out.bytes(std::span(parent).first(function == HashFunction::sha256_cbor ? 32 : 16));
+      out.tokens(block);
+      out.null();
+    }
+    messages.emplace_back(out.data(), out.data() + out.size());
+  }
+  return messages;
+}
+
+void sha256(const std::vector<std::uint8_t>& message, std::uint8_t* out) {
+  SHA256_CTX context;
+  SHA256_Init(&context);
+  SHA256_Update(&context, message.data(), message.size());
+  SHA256_Final(out, &context);
+}
+
+void HashChain(benchmark::State& state, HashFunction function) {
+  const std::vector<Token> tokens = prompt(kTokens);
+  const BlockHasher hasher = *BlockHasher::create(kPage, {.function = function});
+  const BlockHasher sha = *BlockHasher::create(kPage, {.function = HashFunction::sha256_cbor});
+  std::vector<BlockHash> chain;
+  chain.reserve(kTokens / kPage);
+  const auto hash_all = [&](const BlockHasher& with) {
+    chain.clear();
+    require(with.extend(tokens, {}, chain).ok(), "hashes");
+    benchmark::DoNotOptimize(chain.data());
+  };
+  hash_all(hasher);
+  const bool is_sha =
+      function == HashFunction::sha256_cbor || function == HashFunction::sglang;
+  auto messages = messages_of(function, tokens, chain);
+  const std::size_t at = function == HashFunction::sha256_cbor   ? 3
+                         : function == HashFunction::xxhash_cbor ? 2
+                                                                 : 0;  // of the parent's hash
+  std::array<std::uint8_t, 32> out = {};
+  if (is_sha) {
+    sha256(messages[7], out.data());
+    require(std::memcmp(out.data(), chain[7].value.data(), 32) == 0, "the same messages");
+  }
+  const Measured measured = measure(
+      21, 20, [&](std::size_t) { hash_all(hasher); },
+      [&](std::size_t) {
+        for (auto& message : messages) {
+          if (is_sha) {  // the first of SGLang's has no parent: what is overwritten counts the same
+            std::memcpy(message.data() + at, out.data(), 32);
+            sha256(message, out.data());
+          } else {
+            std::memcpy(message.data() + at, out.data(), 16);
+            const XXH128_hash_t hash = XXH3_128bits(message.data(), message.size());
+            std::memcpy(out.data(), &hash, sizeof hash);
+          }
+          benchmark::DoNotOptimize(out);
+        }
+      },
+      [] {});
+  report(state, measured);
+  const Measured beside = measure(
+      21, 20, [&](std::size_t) { hash_all(sha); }, [&](std::size_t) { hash_all(hasher); }, [] {});
+  state.counters["times_sha256"] = beside.ratio;
+  state.counters["ns_per_block"] = measured.work_ns / static_cast<double>(messages.size());
+  for (auto _ : state) hash_all(hasher);
+}
+BENCHMARK_CAPTURE(HashChain, tokens:8192/page:16/sha256, HashFunction::sha256_cbor);
+BENCHMARK_CAPTURE(HashChain, tokens:8192/page:16/sglang, HashFunction::sglang);
+BENCHMARK_CAPTURE(HashChain, tokens:8192/page:16/xxhash, HashFunction::xxhash_cbor);
+BENCHMARK_CAPTURE(HashChain, tokens:8192/page:16/keyed, HashFunction::keyed);
+
+// Takes and frees blocks, as a request does: from its end. With content, each take forgets some.
+void take_and_free(benchmark::State& state, bool with_content) {
+  constexpr std::size_t kTaken = 1000;
+  BlockPoolOptions options;
+  options.num_blocks = 100'001;
+  const auto pool = std::move(*BlockPool::create(options));
+  const std::vector<Token> tokens = prompt(2 * kTaken * kPage);
+  std::vector<BlockHash> chain;
+  require(BlockHasher::create(kPage)->extend(tokens, {}, chain).ok(), "hashes");
+  std::vector<PageId> blocks(kTaken);
+  std::size_t next = 0;
+  const auto take_free = [&](std::size_t) {
+    require(pool->take(blocks).ok(), "room");
+    if (with_content) {
+      next = kTaken - next;
+      for (std::size_t i = 0; i < kTaken; ++i)
+        pool->cache(blocks[i], {0, &chain[next + i], tokens.data() + (next + i) * kPage});
+    }
+    std::reverse(blocks.begin(), blocks.end());
+    pool->free(blocks);
+  };
+  for (int i = 0; i < 300; ++i) take_free(0);  // every block has been through
+  require(pool->num_free() == options.num_blocks - 1 && pool->check().ok(), "all back");
+  std::vector<PageId> copy(kTaken);
+  const Measured measured = measure(
+      101, 10, take_free,
+      [&](std::size_t) {
+        std::memcpy(copy.data(), blocks.data(), kTaken * sizeof(PageId));
+        benchmark::DoNotOptimize(copy.data());
+      },
+      [] {});
+  report(state, measured);
+  state.counters["ns_per_block"] = measured.work_ns / kTaken;
+  for (auto _ : state) take_free(0);
+}
+void TakeFree(benchmark::State& state) { take_and_free(state, false); }
+BENCHMARK(TakeFree)->Name("TakeFree/blocks:1000");
+void TakeCacheFree(benchmark::State& state) { take_and_free(state, true); }
+BENCHMARK(TakeCacheFree)->Name("TakeCacheFree/blocks:1000");
+
+// A prompt that is cached as a whole: start (hashes it), get_computed, and gone again.
+void GetComputed(benchmark::State& state) {
+  constexpr std::size_t kLong = 32768;
+  constexpr std::size_t kBlocks = kLong / kPage;
+  BlockCacheOptions options;
+  options.num_blocks = 65537;
+  const auto cache = std::move(*BlockCache::create(options));
+  const std::vector<Token> tokens = prompt(kLong + 1);
+  {
+    BlockRequest first = *cache->start(tokens);
+    require(cache->allocate(first, tokens.size()).ok(), "room");
+    require(cache->advance(first, tokens.size()).ok(), "computed");
+  }
+  std::size_t found = 0;
+  const auto find = [&](std::size_t) {
+    const BlockRequest request = *cache->start(tokens);
+    found += cache->get_computed(request).length;
+  };
+  find(0);
+  require(found == kLong, "all of it");
+  std::vector<Token> copy(tokens.size());
+  const Measured measured = measure(
+      21, 10, find,
+      [&](std::size_t) {
+        std::memcpy(copy.data(), tokens.data(), tokens.size() * sizeof(Token));
+        benchmark::DoNotOptimize(std::memcmp(copy.data(), tokens.data(), kLong * sizeof(Token)));
+      },
+      [] {});
+  report(state, measured);
+  state.counters["ns_per_block"] = measured.work_ns / kBlocks;
+  for (auto _ : state) find(0);
+}
+BENCHMARK(GetComputed)->Name("GetComputed/tokens:32768/page:16");
+
+}  // namespace
+}  // namespace pando::bench
