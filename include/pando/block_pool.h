@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -58,10 +57,11 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  /// A block with this content; of several the oldest.
-  std::optional<PageId> find(const BlockContent& content) const;
-  /// Brings what a coming find() reads into the processor's cache.
-  void prefetch(std::uint32_t group, const BlockHash& hash) const;
+  /// A block with this content, of several the oldest; the null block if there is none.
+  PageId find(const BlockContent& content) const;
+  /// The same for blocks that follow each other: block i has its hash at hash[i * stride]. Returns
+  /// how many there are before one that is not.
+  std::size_t find_run(const BlockContent& first, std::size_t stride, std::span<PageId> out) const;
 
   /// Holds blocks: free ones leave the queue. Null blocks are passed over, here and in free().
   void touch(std::span<const PageId> blocks);

@@ -46,9 +46,10 @@ bool BlockHost::Copy::arrived() const {
 }
 
 std::optional<HostPageId> BlockHost::find(const BlockContent& content) const {
-  const auto id = groups_[content.group].index.find({0, content.hash, content.tokens, content.alias});
-  if (!id) return std::nullopt;
-  return page_of(*id);
+  const PageId id =
+      groups_[content.group].index.find({0, content.hash, content.tokens, content.alias});
+  if (id == kNullBlock) return std::nullopt;
+  return page_of(id);
 }
 
 // ---- Host pages --------------------------------------------------------------------------------

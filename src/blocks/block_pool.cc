@@ -85,12 +85,13 @@ Result<std::unique_ptr<BlockPool>> BlockPool::create(BlockPoolOptions options) {
 BlockPool::BlockPool(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 BlockPool::~BlockPool() = default;
 
-std::optional<PageId> BlockPool::find(const BlockContent& content) const {
+PageId BlockPool::find(const BlockContent& content) const {
   return impl_->index.find(content);
 }
 
-void BlockPool::prefetch(std::uint32_t group, const BlockHash& hash) const {
-  impl_->index.prefetch(group, hash);
+std::size_t BlockPool::find_run(const BlockContent& first, std::size_t stride,
+                                std::span<PageId> out) const {
+  return impl_->index.find_run(first, impl_->options.block_sizes[first.group], stride, out);
 }
 
 void BlockPool::touch(std::span<const PageId> blocks) {
@@ -119,7 +120,7 @@ bool BlockPool::cache(PageId id, const BlockContent& content) {
   PANDO_CHECK(block.holders > 0, "block {} is cached while nobody holds it", index_of(id));
   PANDO_CHECK(content.group < impl_->counts.size(), "block {} of group {}; there are {}",
               index_of(id), content.group, impl_->counts.size());
-  if (impl_->options.deduplicate && impl_->index.find(content)) return false;
+  if (impl_->options.deduplicate && impl_->index.find(content) != kNullBlock) return false;
   impl_->index.insert(id, content);
   block.group = static_cast<std::uint16_t>(content.group);
   block.has_content = true;

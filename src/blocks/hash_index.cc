@@ -2,12 +2,24 @@
 // Linear probing with backward-shift deletion: no tombstones, so lookups never slow down.
 #include "blocks/hash_index.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "base/check.h"
 
 namespace pando {
+namespace {
+
+// By words: gcc calls memcmp for 32 bytes.
+bool same_value(const PageHash& a, const PageHash& b) {
+  std::uint64_t x[sizeof(PageHash) / 8], y[sizeof(PageHash) / 8];
+  std::memcpy(x, a.data(), sizeof x);
+  std::memcpy(y, b.data(), sizeof y);
+  return ((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3])) == 0;
+}
+
+}  // namespace
 
 HashIndex::HashIndex(std::size_t num_ids, std::span<const std::size_t> block_sizes,
                      bool keep_tokens)
@@ -22,7 +34,7 @@ HashIndex::HashIndex(std::size_t num_ids, std::span<const std::size_t> block_siz
 
 bool HashIndex::agrees(const Record& record, const Content& content) const {
   if (record.hash.check != content.hash->check || record.group != content.group) return false;
-  bool same = record.hash.value == content.hash->value;
+  bool same = same_value(record.hash.value, content.hash->value);
   if (same && !slabs_.empty()) {
     const TokenSlab& slab = slabs_[content.group];
     same = std::memcmp(slab[record.tokens], content.tokens, slab.block_size() * sizeof(Token)) == 0;
@@ -40,10 +52,29 @@ std::size_t HashIndex::place_of(const Content& content) const {
   return at;
 }
 
-std::optional<PageId> HashIndex::find(const Content& content) const {
-  const std::uint32_t id = table_[place_of(content)].id;
-  if (id == 0) return std::nullopt;
-  return PageId{id};
+PageId HashIndex::find(const Content& content) const {
+  return PageId{table_[place_of(content)].id};
+}
+
+std::size_t HashIndex::find_run(const Content& first, std::size_t block_size, std::size_t stride,
+                                std::span<PageId> out) const {
+  constexpr std::size_t kTableAhead = 16;
+  constexpr std::size_t kRecordAhead = 8;
+  const auto place_at = [&](std::size_t i) {
+    return &table_[place(key(first.group, first.hash[i * stride]))];
+  };
+  for (std::size_t i = 0; i < std::min(out.size(), kTableAhead); ++i)
+    __builtin_prefetch(place_at(i));
+  Content content = first;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (i + kTableAhead < out.size()) __builtin_prefetch(place_at(i + kTableAhead));
+    if (i + kRecordAhead < out.size()) __builtin_prefetch(&records_[place_at(i + kRecordAhead)->id]);
+    out[i] = find(content);
+    if (out[i] == kNullBlock) return i;
+    content.hash += stride;
+    content.tokens += block_size;
+  }
+  return out.size();
 }
 
 void HashIndex::insert(PageId id, const Content& content) {

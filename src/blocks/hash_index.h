@@ -32,11 +32,12 @@ class HashIndex {
   HashIndex(std::size_t num_ids, std::span<const std::size_t> block_sizes, bool keep_tokens);
 
   using Content = BlockContent;
-  std::optional<PageId> find(const Content& content) const;
-  /// Brings the place of a coming lookup into the processor's cache.
-  void prefetch(std::uint32_t group, const BlockHash& hash) const {
-    __builtin_prefetch(&table_[place(key(group, hash))]);
-  }
+  /// The null block if there is none. (An optional of four bytes goes through memory: 8 ns more.)
+  PageId find(const Content& content) const;
+  /// Finds the blocks of a run one after the other, until one is not there: block i has its hash at
+  /// hashes[i * stride]. What later ones will read is on its way meanwhile.
+  std::size_t find_run(const Content& first, std::size_t block_size, std::size_t stride,
+                       std::span<PageId> out) const;
 
   bool has(PageId id) const { return records_[index_of(id)].twin_next != 0; }
   /// `id` is not in it.

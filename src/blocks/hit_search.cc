@@ -40,53 +40,58 @@ HitSearch::HitSearch(std::span<const BlockGroup> groups, const BlockPool& pool,
 void HitSearch::begin(const BlockKeys& keys) {
   keys_ = keys;
   const std::size_t num_tokens = keys.hashes.size() * keys.unit;
-  for (std::size_t g = 0; g < groups_.size(); ++g)
-    found_[g].assign(num_tokens / groups_[g].block_size, Found{});
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const std::size_t n = num_tokens / groups_[g].block_size;
+    found_[g].device.assign(n, kUnknown);
+    found_[g].host.assign(host_ != nullptr ? n : 0, index_of(kUnknown));
+    found_[g].in_store.assign(host_ != nullptr ? n : 0, false);
+  }
   for (std::vector<std::size_t>& runs : run_) runs.assign(groups_.size(), 0);
 }
 
 PageId HitSearch::device(std::size_t group, std::size_t i) {
-  Found& found = found_[group][i];
-  if (found.device == kUnknown) {
-    const std::size_t size = groups_[group].block_size;
-    const auto g = static_cast<std::uint32_t>(group);
-    found.device = index_of(pool_.find(keys_.content(g, size, i)).value_or(kNullBlock));
-  }
-  return PageId{found.device};
+  PageId& found = found_[group].device[i];
+  if (found == kUnknown)
+    found = pool_.find(
+        keys_.content(static_cast<std::uint32_t>(group), groups_[group].block_size, i));
+  return found;
 }
 
 std::optional<HostPageId> HitSearch::host(std::size_t group, std::size_t i) {
   if (host_ == nullptr) return std::nullopt;
-  Found& found = found_[group][i];
-  if (found.host == kUnknown) {
+  std::uint32_t& found = found_[group].host[i];
+  if (found == index_of(kUnknown)) {
     const auto page = host_->find(
         keys_.content(static_cast<std::uint32_t>(group), groups_[group].block_size, i));
-    found.host = page ? index_of(*page) + 1 : 0;
+    found = page ? index_of(*page) + 1 : 0;
   }
-  if (found.host == 0) return std::nullopt;
-  return HostPageId{found.host - 1};
+  if (found == 0) return std::nullopt;
+  return HostPageId{found - 1};
 }
 
 bool HitSearch::has(std::size_t group, std::size_t i, Reach reach) {
   if (device(group, i) != kNullBlock) return true;
   if (reach == Reach::device) return false;
-  return host(group, i).has_value() || (reach == Reach::store && found_[group][i].in_store);
+  return host(group, i).has_value() || (reach == Reach::store && found_[group].in_store[i]);
+}
+
+// From the start: all at once what the device has, then one by one.
+void HitSearch::extend_run(std::size_t group, std::size_t end, Reach reach, std::size_t& run) {
+  std::vector<PageId>& device = found_[group].device;
+  if (run == 0 && end > 0 && device[0] == kUnknown) {
+    const std::size_t size = groups_[group].block_size;
+    run = pool_.find_run(keys_.content(static_cast<std::uint32_t>(group), size, 0),
+                         size / keys_.unit, std::span(device).first(end));
+  }
+  while (run < end && has(group, run, reach)) ++run;
 }
 
 std::size_t HitSearch::longest_of(std::size_t group, std::size_t limit, Reach reach) {
   const BlockGroup& rule = groups_[group];
   const std::size_t size = rule.block_size;
   if (rule.kind == GroupKind::full) {
-    constexpr std::size_t kAhead = 8;  // lookups whose first line is on its way
     std::size_t& run = run_[static_cast<std::size_t>(reach)][group];
-    const std::size_t end = limit / size;
-    const std::size_t per_block = size / keys_.unit;
-    while (run < end && has(group, run, reach)) {
-      ++run;
-      const std::size_t ahead = (run + kAhead) * per_block;
-      if (ahead <= keys_.hashes.size())
-        pool_.prefetch(static_cast<std::uint32_t>(group), keys_.hashes[ahead - 1]);
-    }
+    extend_run(group, limit / size, reach, run);
     return std::min(run * size, limit) / align_ * align_;
   }
   std::size_t length = limit / align_ * align_;

@@ -60,7 +60,7 @@ class HitSearch {
   /// Forgets what it knows, and looks for other blocks.
   void begin(const BlockKeys& keys);
   /// Block i of a group is in the store.
-  void add_stored(std::size_t group, std::size_t i) { found_[group][i].in_store = true; }
+  void add_stored(std::size_t group, std::size_t i) { found_[group].in_store[i] = true; }
   /// The longest length, a multiple of all block sizes and at most `limit`, on which all groups
   /// agree.
   std::size_t longest(std::size_t limit, Reach reach);
@@ -72,12 +72,13 @@ class HitSearch {
   bool has(std::size_t group, std::size_t i, Reach reach);
 
  private:
-  static constexpr std::uint32_t kUnknown = UINT32_MAX;
+  static constexpr PageId kUnknown{UINT32_MAX};
   struct Found {
-    std::uint32_t device = kUnknown;
-    std::uint32_t host = kUnknown;  // 0: none; else the page's number and 1
-    bool in_store = false;
+    std::vector<PageId> device;
+    std::vector<std::uint32_t> host;  // 0: none; else the page's number and 1
+    std::vector<bool> in_store;
   };
+  void extend_run(std::size_t group, std::size_t end, Reach reach, std::size_t& run);
   std::size_t longest_of(std::size_t group, std::size_t limit, Reach reach);
 
   std::span<const BlockGroup> groups_;
@@ -86,7 +87,7 @@ class HitSearch {
   std::size_t align_ = 1;
   std::vector<std::size_t> order_;  // of groups: full attention first, it stops the others early
   BlockKeys keys_;
-  std::vector<std::vector<Found>> found_;               // by group
+  std::vector<Found> found_;                     // by group; what has been looked up
   std::array<std::vector<std::size_t>, 3> run_;  // by reach and group: blocks there from the start
 };
 
