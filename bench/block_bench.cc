@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// BlockCache: hashing a prompt's blocks, taking and freeing blocks, finding a cached prompt. Limits:
-// the same messages through the hash libraries' fastest calls; a pass over the same records.
+// BlockCache: hashing a prompt's blocks, taking and freeing blocks, finding a cached prompt.
+// Limits: the same messages through the hash libraries' fastest calls; a pass over the same
+// records.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #define XXH_INLINE_ALL
 #include <openssl/sha.h>
@@ -67,8 +68,7 @@ void HashChain(benchmark::State& state, HashFunction function) {
     benchmark::DoNotOptimize(chain.data());
   };
   hash_all(hasher);
-  const bool is_sha =
-      function == HashFunction::sha256_cbor || function == HashFunction::sglang;
+  const bool is_sha = function == HashFunction::sha256_cbor || function == HashFunction::sglang;
   auto messages = messages_of(function, tokens, chain);
   const std::size_t at = function == HashFunction::sha256_cbor   ? 3
                          : function == HashFunction::xxhash_cbor ? 2
@@ -101,10 +101,10 @@ void HashChain(benchmark::State& state, HashFunction function) {
   state.counters["ns_per_block"] = measured.work_ns / static_cast<double>(messages.size());
   for (auto _ : state) hash_all(hasher);
 }
-BENCHMARK_CAPTURE(HashChain, tokens:8192/page:16/sha256, HashFunction::sha256_cbor);
-BENCHMARK_CAPTURE(HashChain, tokens:8192/page:16/sglang, HashFunction::sglang);
-BENCHMARK_CAPTURE(HashChain, tokens:8192/page:16/xxhash, HashFunction::xxhash_cbor);
-BENCHMARK_CAPTURE(HashChain, tokens:8192/page:16/keyed, HashFunction::keyed);
+BENCHMARK_CAPTURE(HashChain, tokens : 8192 / page : 16 / sha256, HashFunction::sha256_cbor);
+BENCHMARK_CAPTURE(HashChain, tokens : 8192 / page : 16 / sglang, HashFunction::sglang);
+BENCHMARK_CAPTURE(HashChain, tokens : 8192 / page : 16 / xxhash, HashFunction::xxhash_cbor);
+BENCHMARK_CAPTURE(HashChain, tokens : 8192 / page : 16 / keyed, HashFunction::keyed);
 
 // Takes and frees blocks, as a request does: from its end. With content, each take forgets some.
 void take_and_free(benchmark::State& state, bool with_content) {

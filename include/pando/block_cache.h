@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// BlockCache: prefix reuse for engines that address KV by blocks and find prefixes by chained hashes
-// of their contents, as vLLM does. No tree: a block is found on its own, by a hash of everything
-// before it. PrefixCache (cache.h) is the other way to hold prefixes.
+// BlockCache: prefix reuse for engines that address KV by blocks and find prefixes by chained
+// hashes of their contents, as vLLM does. No tree: a block is found on its own, by a hash of
+// everything before it. PrefixCache (cache.h) is the other way to hold prefixes.
 //
-// Life of a request: start (hashes the prompt) -> get_computed -> allocate (holds what was found, and
-// room for what is computed next) -> forward -> advance; then append, allocate, advance for each
-// further step; free at the end, or preempt and get_computed again.
+// Life of a request: start (hashes the prompt) -> get_computed -> allocate (holds what was found,
+// and room for what is computed next) -> forward -> advance; then append, allocate, advance for
+// each further step; free at the end, or preempt and get_computed again.
 //
 // Layers form groups, each with a block size and a rule about which blocks it needs to go on behind
 // a prefix. A hit is the longest prefix on which all groups agree.
@@ -63,10 +63,10 @@ struct BlockCacheOptions {
   std::size_t num_blocks = 0;  ///< of all groups, the null block among them
   std::vector<BlockGroup> groups = {BlockGroup{}};
   BlockHashOptions hash = {};
-  bool caching = true;       ///< else every request is computed from its start
-  bool keep_tokens = true;   ///< see BlockPoolOptions, as the next
+  bool caching = true;      ///< else every request is computed from its start
+  bool keep_tokens = true;  ///< see BlockPoolOptions, as the next
   bool deduplicate = false;
-  bool events = false;       ///< record KV events
+  bool events = false;  ///< record KV events
   /// A hit leaves out the last block (of every group) that it could have, for drafters that need
   /// its hidden states (EAGLE).
   bool recompute_last_block = false;
@@ -126,9 +126,9 @@ struct AllocateOptions {
 
 /// Totals since creation, in tokens unless said otherwise.
 struct BlockCacheStats {
-  std::uint64_t queries = 0;         ///< calls of get_computed
+  std::uint64_t queries = 0;  ///< calls of get_computed
   std::uint64_t queried_tokens = 0;
-  std::uint64_t hit_tokens = 0;      ///< on the device
+  std::uint64_t hit_tokens = 0;  ///< on the device
   std::uint64_t host_hit_tokens = 0;
   std::uint64_t cached_blocks = 0;   ///< blocks
   std::uint64_t evicted_blocks = 0;  ///< blocks that lost their content

@@ -41,11 +41,11 @@ struct MultimodalItem {
 
 /// What keeps equal tokens of two requests apart.
 struct RequestKeys {
-  std::string lora = {};                    ///< name of the adapter; nothing: none
-  std::string salt = {};                    ///< whoever has another shares nothing
-  std::vector<MultimodalItem> items = {};   ///< in order, not overlapping
+  std::string lora = {};                      ///< name of the adapter; nothing: none
+  std::string salt = {};                      ///< whoever has another shares nothing
+  std::vector<MultimodalItem> items = {};     ///< in order, not overlapping
   std::vector<std::byte> prompt_embeds = {};  ///< given in place of tokens: a row per token
-  std::size_t embed_bytes = 0;              ///< of a row
+  std::size_t embed_bytes = 0;                ///< of a row
 
   bool empty() const {
     return lora.empty() && salt.empty() && items.empty() && prompt_embeds.empty();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of KV by number: who holds them, what the full ones contain, and in which order the free
-// ones are taken. What BlockCache stands on; an engine with a scheduler of its own may use it alone.
+// ones are taken. What BlockCache stands on; an engine with a scheduler of its own may use it
+// alone.
 //
 // A block is held by any number of requests, or free. A free one keeps its content, and is found by
 // it, until it is taken for something else. Blocks that requests of different layer groups use come
-// from one pool; their contents never mix. Block 0, the null block, stands for what is not there: it
-// is never handed out, held or freed.
-// A pool belongs to one thread. Freeing what is not held stops at a check that names the block.
+// from one pool; their contents never mix. Block 0, the null block, stands for what is not there:
+// it is never handed out, held or freed. A pool belongs to one thread. Freeing what is not held
+// stops at a check that names the block.
 #pragma once
 
 #include <cstddef>
@@ -33,11 +34,11 @@ struct BlockContent {
 };
 
 struct BlockPoolOptions {
-  std::size_t num_blocks = 0;                     ///< the null block among them
-  std::vector<std::size_t> block_sizes = {16};    ///< tokens of a block, by group
-  bool caching = true;                            ///< else nothing is found
-  /// Keeps the tokens of full blocks, 4 bytes each, and compares them on a hit. Without, a hit rests
-  /// on the two hashes.
+  std::size_t num_blocks = 0;                   ///< the null block among them
+  std::vector<std::size_t> block_sizes = {16};  ///< tokens of a block, by group
+  bool caching = true;                          ///< else nothing is found
+  /// Keeps the tokens of full blocks, 4 bytes each, and compares them on a hit. Without, a hit
+  /// rests on the two hashes.
   bool keep_tokens = true;
   /// Of blocks with equal content only the first is found; the others are not kept when freed.
   /// Without, several may be.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// KV events: what a router must know to send a prompt where its prefix is. PrefixCache and BlockCache
-// record them when their options say so; take_events() hands them over. Off, they cost nothing.
+// KV events: what a router must know to send a prompt where its prefix is. PrefixCache and
+// BlockCache record them when their options say so; take_events() hands them over. Off, they cost
+// nothing.
 #pragma once
 
 #include <array>
@@ -34,9 +35,9 @@ Result<std::vector<PageHash>> hash_pages(std::span<const Token> tokens, std::siz
                                          bool bigram = false,
                                          const std::optional<PageHash>& parent = {});
 
-/// What the hash of a block takes in beside its tokens (BlockCache): a name (adapter, salt), an item
-/// and where it begins from the block's start on (before it: negative), the SHA-256 of the block's
-/// prompt embeddings.
+/// What the hash of a block takes in beside its tokens (BlockCache): a name (adapter, salt), an
+/// item and where it begins from the block's start on (before it: negative), the SHA-256 of the
+/// block's prompt embeddings.
 struct ItemKey {
   std::string id;
   std::int64_t offset = 0;
@@ -58,8 +59,8 @@ struct KvEvent {
   std::string ns;                  ///< stored: the namespace
 
   // BlockCache.
-  std::size_t hash_bytes = sizeof(PageHash);  ///< of each hash; zeros follow
-  std::uint32_t group = 0;                    ///< of layers
+  std::size_t hash_bytes = sizeof(PageHash);           ///< of each hash; zeros follow
+  std::uint32_t group = 0;                             ///< of layers
   std::vector<std::vector<ExtraKey>> extra_keys = {};  ///< stored: of each block, or none at all
 
   friend bool operator==(const KvEvent&, const KvEvent&) = default;

@@ -29,8 +29,8 @@ struct StoreScope {
 
 class KeySpace {
  public:
-  /// Of groups of layers that a BlockCache keeps apart, only the first shares keys with a cache that
-  /// has one.
+  /// Of groups of layers that a BlockCache keeps apart, only the first shares keys with a cache
+  /// that has one.
   KeySpace(const StoreScope& scope, const Geometry& geometry, HostLayout layout,
            ComponentKind component, std::uint32_t group = 0);
 

@@ -19,8 +19,9 @@ Status validate(const BlockGroup& group, std::size_t i, std::size_t num_blocks, 
   if (group.block_size == 0)
     return make_error(ErrorCode::invalid_argument, "group {} has blocks of 0 tokens", i);
   if (with_span != (group.span > 0))
-    return make_error(ErrorCode::invalid_argument, "group {} ({}) has a span of {} tokens; expected {}",
-                      i, to_string(group.kind), group.span, with_span ? "some" : "none");
+    return make_error(ErrorCode::invalid_argument,
+                      "group {} ({}) has a span of {} tokens; expected {}", i,
+                      to_string(group.kind), group.span, with_span ? "some" : "none");
   if (group.every_state && group.kind != GroupKind::recurrent)
     return make_error(ErrorCode::invalid_argument, "group {} ({}) has no state to keep", i,
                       to_string(group.kind));
@@ -61,9 +62,8 @@ Status BlockCacheOptions::validate() const {
     return make_error(ErrorCode::invalid_argument, "host tier: expected a copier");
   for (const std::size_t stream : {host ? host->backup_stream : 0, host ? host->load_stream : 0}) {
     if (host && stream >= host->copier->num_streams())
-      return make_error(ErrorCode::invalid_argument,
-                        "host tier: stream {} of a copier that has {}", stream,
-                        host->copier->num_streams());
+      return make_error(ErrorCode::invalid_argument, "host tier: stream {} of a copier that has {}",
+                        stream, host->copier->num_streams());
   }
   if (events && !keep_tokens)
     return make_error(ErrorCode::invalid_argument,
@@ -163,8 +163,7 @@ Status BlockCache::reset() {
 
 // ---- Events ------------------------------------------------------------------------------------
 
-void BlockCache::Impl::note_origin(const Request& r, std::uint32_t g, std::size_t i,
-                                   PageId block) {
+void BlockCache::Impl::note_origin(const Request& r, std::uint32_t g, std::size_t i, PageId block) {
   if (!events) return;
   const std::size_t size = options.groups[g].block_size;
   Origin& origin = origins[index_of(block)];
@@ -242,9 +241,10 @@ Status BlockCache::check() const {
       const BlockRequest::Impl::Group& own = r.groups[g];
       if (own.released > own.blocks.size() ||
           own.blocks.size() * impl_->options.groups[g].block_size < r.num_computed)
-        return make_error(ErrorCode::corrupt,
-                          "a request with {} tokens computed has {} blocks of group {}, {} released",
-                          r.num_computed, own.blocks.size(), g, own.released);
+        return make_error(
+            ErrorCode::corrupt,
+            "a request with {} tokens computed has {} blocks of group {}, {} released",
+            r.num_computed, own.blocks.size(), g, own.released);
       for (std::size_t b = 0; b < own.blocks.size(); ++b) {
         ++holders[index_of(own.blocks[b])];
         if (b < own.released && own.blocks[b] != kNullBlock)

@@ -55,7 +55,9 @@ struct BlockCache::Impl {
     return {r.tokens, r.chain, unit, *r.ns, hasher.may_alias(r.keys)};
   }
   /// The longest hit that leaves a token to compute.
-  static std::size_t limit_of(const Request& r) { return r.tokens.empty() ? 0 : r.num_tokens() - 1; }
+  static std::size_t limit_of(const Request& r) {
+    return r.tokens.empty() ? 0 : r.num_tokens() - 1;
+  }
   std::size_t longest_hit(std::size_t limit, HitSearch::Reach reach);
 
   /// Blocks that an allocation will use, by group.

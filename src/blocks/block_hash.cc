@@ -127,14 +127,16 @@ Status RequestKeys::validate() const {
   for (std::size_t i = 0; i < items.size(); ++i) {
     const MultimodalItem& item = items[i];
     if (item.id.empty() || item.length == 0)
-      return make_error(ErrorCode::invalid_argument,
-                        "multimodal item {}: an id of {} bytes and {} tokens; expected some of both",
-                        i, item.id.size(), item.length);
+      return make_error(
+          ErrorCode::invalid_argument,
+          "multimodal item {}: an id of {} bytes and {} tokens; expected some of both", i,
+          item.id.size(), item.length);
     if (item.offset < end || item.offset + item.length < item.offset)
-      return make_error(ErrorCode::invalid_argument,
-                        "multimodal item {} at tokens [{}, +{}): expected at {} or later, where the "
-                        "one before ends",
-                        i, item.offset, item.length, end);
+      return make_error(
+          ErrorCode::invalid_argument,
+          "multimodal item {} at tokens [{}, +{}): expected at {} or later, where the "
+          "one before ends",
+          i, item.offset, item.length, end);
     end = item.offset + item.length;
   }
   if (prompt_embeds.empty() ? embed_bytes != 0
@@ -152,8 +154,8 @@ std::vector<ExtraKey> extra_keys(const RequestKeys& keys, std::size_t begin, std
       keys.items.begin(), keys.items.end(),
       [begin](const MultimodalItem& i) { return i.offset + i.length <= begin; });
   for (; item != keys.items.end() && item->offset < end; ++item)
-    out.emplace_back(ItemKey{item->id, static_cast<std::int64_t>(item->offset) -
-                                           static_cast<std::int64_t>(begin)});
+    out.emplace_back(ItemKey{
+        item->id, static_cast<std::int64_t>(item->offset) - static_cast<std::int64_t>(begin)});
   if (begin == 0 && !keys.salt.empty()) out.emplace_back(keys.salt);
   if (!keys.prompt_embeds.empty()) out.emplace_back(hash_embeds(keys, begin, end));
   return out;
@@ -171,16 +173,17 @@ Status BlockHashOptions::validate() const {
 /// The bytes of one block that are hashed, and the buffers they are written to.
 class BlockHasher::Writer {
  public:
-  /// The extra keys of a block: as the function wants them, and our own way. vLLM's list cannot tell
-  /// a salt from an adapter of the same name; ours begins with the namespace.
+  /// The extra keys of a block: as the function wants them, and our own way. vLLM's list cannot
+  /// tell a salt from an adapter of the same name; ours begins with the namespace.
   void set_extra(HashFunction function, const RequestKeys& keys, std::string_view ns,
                  std::size_t begin, std::size_t end) {
     const std::vector<ExtraKey> list = extra_keys(keys, begin, end);
     own_extra.clear();
+    extra.clear();
+    if (list.empty() && ns.empty()) return;  // as of a request without keys
     own_extra.reserve(16 + ns.size());
     own_extra.text(ns);
     write_extra(own_extra, list, Names::without);
-    extra.clear();
     // SGLang's chain has names in its start.
     write_extra(extra, list, function == HashFunction::sglang ? Names::without : Names::with);
   }
@@ -191,7 +194,8 @@ class BlockHasher::Writer {
 };
 
 Result<BlockHasher> BlockHasher::create(std::size_t block_size, const BlockHashOptions& options) {
-  if (block_size == 0) return make_error(ErrorCode::invalid_argument, "hashes of blocks of 0 tokens");
+  if (block_size == 0)
+    return make_error(ErrorCode::invalid_argument, "hashes of blocks of 0 tokens");
   if (Status s = options.validate(); !s) return s.error();
   BlockHasher hasher;
   hasher.block_size_ = block_size;

@@ -79,8 +79,8 @@ bool BlockHost::reserve(std::uint32_t g, std::vector<HostPageId>& out, std::size
 Result<std::vector<HostPageId>> BlockHost::reserve(std::uint32_t group, std::size_t n) {
   std::vector<HostPageId> pages;
   if (!reserve(group, pages, n))
-    return make_error(ErrorCode::out_of_capacity, "{} host pages wanted of group {}: all are in use",
-                      n, group);
+    return make_error(ErrorCode::out_of_capacity,
+                      "{} host pages wanted of group {}: all are in use", n, group);
   return pages;
 }
 
@@ -322,7 +322,8 @@ Status BlockHost::check(std::span<const std::size_t> num_reserved) const {
     if (Status s = group.unused.check(); !s) return s;
     if (Status s = group.pools.host->check(); !s) return s;
     std::size_t writing = num_reserved[g];
-    for (const Copy& copy : backups_) writing += copy.parts[0].group == g ? copy.parts[0].host.size() : 0;
+    for (const Copy& copy : backups_)
+      writing += copy.parts[0].group == g ? copy.parts[0].host.size() : 0;
     const HostPool& host = *group.pools.host;
     if (host.count(PageState::writing) != writing || host.count(PageState::reserved) != 0 ||
         host.num_pages() - host.available_pages() != writing + group.index.size())
@@ -337,8 +338,8 @@ Status BlockHost::check(std::span<const std::size_t> num_reserved) const {
       if (group.unused.has(id) != (kept && !held) || (held && !kept) ||
           (kept && host.state(HostPageId{i}) != expected))
         return make_error(ErrorCode::corrupt,
-                          "group {}: host page {} is {}, {} holds, {}kept, {}in the order of use", g,
-                          i, to_string(host.state(HostPageId{i})), group.holds[i],
+                          "group {}: host page {} is {}, {} holds, {}kept, {}in the order of use",
+                          g, i, to_string(host.state(HostPageId{i})), group.holds[i],
                           kept ? "" : "not ", group.unused.has(id) ? "" : "not ");
     }
   }

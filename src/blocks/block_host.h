@@ -5,8 +5,8 @@
 //
 // Invariant: a host page is free in its pool, or kept: then it has content, and is in the order of
 // use unless something holds it; or it is being written by a copy or a fetch. Both sides of a copy
-// are held until poll() has seen it end. Kept pages are `backed_up` in their pool's terms, `loading`
-// while a load reads them.
+// are held until poll() has seen it end. Kept pages are `backed_up` in their pool's terms,
+// `loading` while a load reads them.
 #pragma once
 
 #include <cstddef>
@@ -50,8 +50,8 @@ class BlockHost {
   /// changed if it fails.
   Result<std::uint64_t> load(std::vector<Part> parts);
 
-  /// Applies what copies have done. Loaded blocks have content again before `on_load_ended` hears of
-  /// it.
+  /// Applies what copies have done. Loaded blocks have content again before `on_load_ended` hears
+  /// of it.
   void poll(PollResult& result);
   void drain();  // waits for all of them first
   bool idle() const { return backups_.empty() && loads_.empty(); }

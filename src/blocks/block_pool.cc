@@ -57,7 +57,7 @@ struct BlockPool::Impl {
   FreeQueue queue;
   HashIndex index;
   std::vector<Block> blocks;
-  std::vector<Counts> counts;  // by group
+  std::vector<Counts> counts;                // by group
   std::vector<PageId> going, with, without;  // scratch
 };
 
@@ -85,9 +85,7 @@ Result<std::unique_ptr<BlockPool>> BlockPool::create(BlockPoolOptions options) {
 BlockPool::BlockPool(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 BlockPool::~BlockPool() = default;
 
-PageId BlockPool::find(const BlockContent& content) const {
-  return impl_->index.find(content);
-}
+PageId BlockPool::find(const BlockContent& content) const { return impl_->index.find(content); }
 
 std::size_t BlockPool::find_run(const BlockContent& first, std::size_t stride,
                                 std::span<PageId> out) const {
@@ -195,7 +193,8 @@ Status BlockPool::check() const {
     counts[block.group].evictable += block.has_content && block.holders == 0 ? 1 : 0;
   }
   if (impl_->blocks[0].holders > 0 || impl_->blocks[0].has_content)
-    return make_error(ErrorCode::corrupt, "the null block has {} holders", impl_->blocks[0].holders);
+    return make_error(ErrorCode::corrupt, "the null block has {} holders",
+                      impl_->blocks[0].holders);
   for (std::size_t g = 0; g < counts.size(); ++g) {
     if (counts[g].total != impl_->counts[g].total ||
         counts[g].evictable != impl_->counts[g].evictable)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a request in a BlockCache: start, get_computed, allocate, advance, free. An allocation
-// is planned first, group by group; when the plan fits, it is carried out.
+// The life of a request in a BlockCache: start, get_computed, allocate, advance, free. An
+// allocation is planned first, group by group; when the plan fits, it is carried out.
 #include <algorithm>
 #include <utility>
 
@@ -192,9 +192,8 @@ Status BlockCache::Impl::commit(Request& r, std::vector<Plan>& plans, std::size_
   const Status taken = pool->take(scratch);
   PANDO_CHECK(taken.ok(), "{} of {} free blocks were refused", num_blocks, pool->num_free());
   std::size_t next = 0;
-  for_each_load([&](std::uint32_t g, std::size_t i, HostPageId) {
-    plans[g].hits[i] = scratch[next++];
-  });
+  for_each_load(
+      [&](std::uint32_t g, std::size_t i, HostPageId) { plans[g].hits[i] = scratch[next++]; });
   const Status loading = start_load(r, plans);
   for_each_load([&](std::uint32_t g, std::size_t, HostPageId page) { host->release(g, page); });
   if (!loading) {
@@ -326,12 +325,12 @@ Status BlockCache::advance(BlockRequest& request, std::size_t num_computed) {
     const BlockGroup& group = impl_->options.groups[g];
     const std::span<const PageId> blocks = r.groups[g].blocks;
     const std::size_t last = (num_computed - 1) / group.block_size;
-    if (last >= blocks.size() ||
-        (group.kind == GroupKind::recurrent && blocks[last] == kNullBlock))
-      return make_error(ErrorCode::invalid_argument,
-                        "advance to {} tokens: group {} has no block there; allocate() gave it {} of "
-                        "{} tokens",
-                        num_computed, g, blocks.size(), group.block_size);
+    if (last >= blocks.size() || (group.kind == GroupKind::recurrent && blocks[last] == kNullBlock))
+      return make_error(
+          ErrorCode::invalid_argument,
+          "advance to {} tokens: group {} has no block there; allocate() gave it {} of "
+          "{} tokens",
+          num_computed, g, blocks.size(), group.block_size);
   }
   r.num_computed = num_computed;
   impl_->settle(r);

@@ -102,7 +102,7 @@ class BlockStore {
   BlockHost& host_;
   OpenedStorage opened_;
   HitSearch search_;
-  std::vector<KeySpace> spaces_;  // by group
+  std::vector<KeySpace> spaces_;                              // by group
   std::deque<std::pair<std::uint32_t, HostPageId>> waiting_;  // held, to be put
   std::deque<Put> puts_;
   std::deque<Fetch> fetches_;

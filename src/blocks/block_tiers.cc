@@ -55,9 +55,8 @@ Result<std::string> BlockCache::attach_storage(const StorageOptions& options) {
       impl_->storage->on_fetched = [i = impl_.get()](const BlockKeys& keys, std::uint32_t group,
                                                      std::size_t block) {
         const std::size_t size = i->options.groups[group].block_size;
-        const Impl::Origin origin{std::make_shared<const std::string>(keys.ns),
-                                  keys.parent(size, block),
-                                  {}};
+        const Impl::Origin origin{
+            std::make_shared<const std::string>(keys.ns), keys.parent(size, block), {}};
         i->record_stored(Medium::host, keys.content(group, size, block), origin);
       };
   }

@@ -68,7 +68,8 @@ std::size_t HashIndex::find_run(const Content& first, std::size_t block_size, st
   Content content = first;
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (i + kTableAhead < out.size()) __builtin_prefetch(place_at(i + kTableAhead));
-    if (i + kRecordAhead < out.size()) __builtin_prefetch(&records_[place_at(i + kRecordAhead)->id]);
+    if (i + kRecordAhead < out.size())
+      __builtin_prefetch(&records_[place_at(i + kRecordAhead)->id]);
     out[i] = find(content);
     if (out[i] == kNullBlock) return i;
     content.hash += stride;
@@ -119,7 +120,8 @@ void HashIndex::erase(PageId id) {
     for (std::size_t next = (hole + 1) & mask_; table_[next].id != 0; next = (next + 1) & mask_) {
       const Record& moved = records_[table_[next].id];
       const std::size_t home = place(key(moved.group, moved.hash));
-      if (((next - home) & mask_) < ((next - hole) & mask_)) continue;  // would come before its home
+      if (((next - home) & mask_) < ((next - hole) & mask_))
+        continue;  // would come before its home
       table_[hole] = table_[next];
       table_[next] = {};
       hole = next;

@@ -3,10 +3,10 @@
 // blocks there is one of these, of each group's host pages another. Ids are those of the blocks, so
 // that nothing is allocated when one comes or goes.
 //
-// A table of (tag, id), probed in line from a place that the second hash gives, which nobody outside
-// this process can aim at; half of it stays empty, its size is fixed. What a place names is compared
-// in full: an entry that agrees in the second hash alone is a collision, counted and passed over.
-// Blocks of equal content form a ring; the table names the oldest of them.
+// A table of (tag, id), probed in line from a place that the second hash gives, which nobody
+// outside this process can aim at; half of it stays empty, its size is fixed. What a place names is
+// compared in full: an entry that agrees in the second hash alone is a collision, counted and
+// passed over. Blocks of equal content form a ring; the table names the oldest of them.
 //
 // Cost: O(1) each; a lookup reads a line of the table, a line of the block, and the tokens.
 #pragma once

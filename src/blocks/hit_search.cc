@@ -52,8 +52,8 @@ void HitSearch::begin(const BlockKeys& keys) {
 PageId HitSearch::device(std::size_t group, std::size_t i) {
   PageId& found = found_[group].device[i];
   if (found == kUnknown)
-    found = pool_.find(
-        keys_.content(static_cast<std::uint32_t>(group), groups_[group].block_size, i));
+    found =
+        pool_.find(keys_.content(static_cast<std::uint32_t>(group), groups_[group].block_size, i));
   return found;
 }
 
@@ -61,8 +61,8 @@ std::optional<HostPageId> HitSearch::host(std::size_t group, std::size_t i) {
   if (host_ == nullptr) return std::nullopt;
   std::uint32_t& found = found_[group].host[i];
   if (found == index_of(kUnknown)) {
-    const auto page = host_->find(
-        keys_.content(static_cast<std::uint32_t>(group), groups_[group].block_size, i));
+    const auto page =
+        host_->find(keys_.content(static_cast<std::uint32_t>(group), groups_[group].block_size, i));
     found = page ? index_of(*page) + 1 : 0;
   }
   if (found == 0) return std::nullopt;

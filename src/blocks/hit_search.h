@@ -2,11 +2,11 @@
 // How long a hit is: the rules of the groups, and the search for the longest length on which all
 // agree.
 //
-// Every rule has one form: to go on behind n tokens a group needs its blocks from needed_from(n) on.
-// That never falls as n grows, so a missing block rules out every length behind it down to where it
-// begins. Each group in turn lowers the length to the longest that suits it, until none does: any
-// length that suits all is below the present one and suits the next group too, so what is left is
-// the longest of them.
+// Every rule has one form: to go on behind n tokens a group needs its blocks from needed_from(n)
+// on. That never falls as n grows, so a missing block rules out every length behind it down to
+// where it begins. Each group in turn lowers the length to the longest that suits it, until none
+// does: any length that suits all is below the present one and suits the next group too, so what is
+// left is the longest of them.
 //
 // Cost: full attention looks blocks up from the start to the first that is missing; the others from
 // the end. No block is looked up twice.
@@ -39,8 +39,7 @@ struct BlockKeys {
 
   /// Of block i of a group.
   BlockContent content(std::uint32_t group, std::size_t block_size, std::size_t i) const {
-    return {group, &hashes[(i + 1) * block_size / unit - 1], tokens.data() + i * block_size,
-            alias};
+    return {group, &hashes[(i + 1) * block_size / unit - 1], tokens.data() + i * block_size, alias};
   }
   /// Of the block before it; nothing at the start.
   std::optional<PageHash> parent(std::size_t block_size, std::size_t i) const {

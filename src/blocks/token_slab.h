@@ -42,9 +42,7 @@ class TokenSlab {
  private:
   static constexpr std::uint32_t kChunk = 256;  // blocks
 
-  Token* at(std::uint32_t i) const {
-    return chunks_[i / kChunk].get() + i % kChunk * block_size_;
-  }
+  Token* at(std::uint32_t i) const { return chunks_[i / kChunk].get() + i % kChunk * block_size_; }
 
   std::size_t block_size_;
   std::vector<Table<Token>> chunks_;

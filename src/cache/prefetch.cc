@@ -26,8 +26,7 @@ Result<Prefetch> StorageTier::prefetch(const Key& key) {
   const std::size_t num_tokens = (total - walked.pages) * page_size;
   if (num_tokens == 0) return Prefetch{PrefetchOutcome::nothing_to_fetch};
   if (num_tokens < opened_.prefetch.threshold) return Prefetch{PrefetchOutcome::below_threshold};
-  if (occupied_tokens_ + num_tokens > max_tokens_)
-    return Prefetch{PrefetchOutcome::rate_limited};
+  if (occupied_tokens_ + num_tokens > max_tokens_) return Prefetch{PrefetchOutcome::rate_limited};
 
   Fetch fetch;
   fetch.id = PrefetchId{++last_id_};

@@ -10,8 +10,7 @@ Status validate_tier_pools(const TierPools& pools, std::string_view name, std::s
                            std::size_t num_pages) {
   if (pools.device == nullptr || pools.host == nullptr)
     return make_error(ErrorCode::invalid_argument,
-                      "host tier: expected a device pool and a host pool for {}",
-                      name);
+                      "host tier: expected a device pool and a host pool for {}", name);
   if (pools.device->geometry().page_size != page_size)
     return make_error(ErrorCode::invalid_argument,
                       "host tier: the {} pool has pages of {} tokens; expected {}", name,

@@ -34,8 +34,7 @@ char letter_of(ComponentKind component) {
 
 // Everything that bytes depend on, in 64 bits of a digest: who collides on purpose owns the model.
 std::string fingerprint(const Geometry& geometry, HostLayout layout, std::uint32_t group) {
-  std::string text =
-      fmt::format("pando-geometry-v1;{};{}", geometry.describe(), to_string(layout));
+  std::string text = fmt::format("pando-geometry-v1;{};{}", geometry.describe(), to_string(layout));
   if (group > 0) text += fmt::format(";group {}", group);
   const PageHash digest = digest_of(text);
   return hex(std::span(digest).first(8));

@@ -16,7 +16,7 @@ namespace {
 
 std::vector<Token> tokens_of(std::string_view name) {
   if (name == "edges")
-    return {0,   1,   22,    23,    24,    25,    254,            255,
+    return {0,   1,   22,    23,    24,    25,    254,        255,
             256, 257, 65534, 65535, 65536, 65537, 2147483646, 2147483647};
   std::vector<Token> tokens;
   for (int i = 0; i < 96; ++i) tokens.push_back((i * 7919 + 13) % 151936);
@@ -30,7 +30,8 @@ RequestKeys keys_of(std::string_view name) {
   if (name == "salt") keys.salt = "tenant-7";
   if (all) keys.lora = "l";
   if (all) keys.salt = "s\xc3\xa4lt";
-  if (all || name == "items") keys.items = {{"image-a", 5, 30}, {"image-b", 40, 8}, {"sound", 48, 16}};
+  if (all || name == "items")
+    keys.items = {{"image-a", 5, 30}, {"image-b", 40, 8}, {"sound", 48, 16}};
   if (all || name == "embeds") {
     keys.embed_bytes = 6;
     for (int i = 0; i < 120; ++i) keys.prompt_embeds.push_back(static_cast<std::byte>(i * 37 + 5));
@@ -90,7 +91,8 @@ TEST(BlockHash, SglangsChainIsThatOfPrefixCache) {
   ASSERT_EQ(chain.size(), pages->size());
   for (std::size_t i = 0; i < chain.size(); ++i) EXPECT_EQ(chain[i].value, (*pages)[i]);
   const std::string ns = make_namespace({.lora = "a", .salt = "b"});
-  const auto apart = chain_of(hasher_of(HashFunction::sglang, 16), tokens, {.lora = "a", .salt = "b"});
+  const auto apart =
+      chain_of(hasher_of(HashFunction::sglang, 16), tokens, {.lora = "a", .salt = "b"});
   EXPECT_EQ(apart[0].value, (*hash_pages(tokens, 16, false, chain_start(ns)))[0]);
 }
 
@@ -158,6 +160,20 @@ TEST(BlockHash, WhateverDiffersGivesOtherHashes) {
   }
 }
 
+TEST(BlockHash, BeforeItsFirstItemARequestIsAsAnyOther) {
+  const auto tokens = tokens_of("tokens");
+  RequestKeys image;
+  image.items = {{"a", 20, 4}};
+  for (const HashFunction function : {HashFunction::keyed, HashFunction::sha256_cbor,
+                                      HashFunction::xxhash_cbor, HashFunction::sglang}) {
+    const BlockHasher hasher = hasher_of(function, 16);
+    const auto with = chain_of(hasher, tokens, image), without = chain_of(hasher, tokens);
+    EXPECT_EQ(with[0], without[0]) << to_string(function);
+    EXPECT_NE(with[1].value, without[1].value) << to_string(function);
+    EXPECT_NE(with[2].check, without[2].check) << to_string(function);
+  }
+}
+
 TEST(BlockHash, ExtraKeysComeInVllmsOrderWithOffsetsFromTheBlock) {
   const RequestKeys keys = keys_of("all");
   const auto first = extra_keys(keys, 0, 16);
@@ -183,8 +199,7 @@ TEST(BlockHash, BadInputIsNamed) {
   EXPECT_TRUE(chain.empty());
 
   EXPECT_FALSE(BlockHasher::create(0).ok());
-  EXPECT_FALSE(
-      BlockHasher::create(4, {.function = HashFunction::sglang, .seed = "x"}).ok());
+  EXPECT_FALSE(BlockHasher::create(4, {.function = HashFunction::sglang, .seed = "x"}).ok());
   EXPECT_EQ(parse_hash_function("md5").error().message,
             "hash function \"md5\": expected keyed, sha256_cbor, xxhash_cbor or sglang");
 

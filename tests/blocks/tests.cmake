@@ -1,3 +1,12 @@
 # blocks/: unit and model tests of BlockCache and its parts.
 pando_test(blocks_test LABEL unit SOURCES
-  blocks/block_hash_test.cc)
+  blocks/block_cache_test.cc
+  blocks/block_events_test.cc
+  blocks/block_groups_test.cc
+  blocks/block_hash_test.cc
+  blocks/block_pool_test.cc
+  blocks/free_queue_test.cc
+  blocks/hash_index_test.cc)
+
+pando_test(block_cache_model_test LABEL model SOURCES blocks/block_cache_model_test.cc
+           LIBRARIES rapidcheck)

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// BlockCache against a reference without hashes: random requests over a few shared prompts, every
+// kind of group alone and together, a million operations in all. After each, the two agree on every
+// block of every request and on the order of all free ones.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cstdlib>
+#include <deque>
+
+#include "base/random.h"
+#include "pando/block_cache.h"
+#include "support/random_ops.h"
+#include "support/reference_blocks.h"
+
+namespace pando::testing {
+namespace {
+
+BlockCacheOptions options_of(std::vector<BlockGroup> groups, std::size_t num_blocks = 40) {
+  BlockCacheOptions options;
+  options.num_blocks = num_blocks;
+  options.groups = std::move(groups);
+  return options;
+}
+
+constexpr BlockGroup full(std::size_t size) { return {GroupKind::full, size, 0, false, {}}; }
+constexpr BlockGroup window(std::size_t size, std::size_t span) {
+  return {GroupKind::sliding_window, size, span, false, {}};
+}
+constexpr BlockGroup chunked(std::size_t size, std::size_t span) {
+  return {GroupKind::chunked_local, size, span, false, {}};
+}
+constexpr BlockGroup recurrent(std::size_t size, bool every = false) {
+  return {GroupKind::recurrent, size, 0, every, {}};
+}
+
+std::vector<std::uint32_t> numbers(std::span<const PageId> blocks) {
+  std::vector<std::uint32_t> out;
+  for (const PageId b : blocks) out.push_back(index_of(b));
+  return out;
+}
+
+/// Both caches side by side. An operation is made of one random number.
+class Twins {
+ public:
+  explicit Twins(const BlockCacheOptions& options)
+      : options_(options), cache_(std::move(*BlockCache::create(options))), model_(options) {}
+
+  void apply(std::uint64_t op) {
+    Random random(op);
+    const std::size_t kind = random.below(16);
+    if (kind < 4 || pairs_.empty()) {
+      start(random);
+    } else {
+      Pair& pair = pairs_[random.below(pairs_.size())];
+      if (kind < 7) {
+        begin(pair, random);
+      } else if (kind < 12) {
+        step(pair, random);
+      } else if (kind == 12) {
+        preempt(pair);
+      } else {
+        finish(static_cast<std::size_t>(&pair - pairs_.data()), kind == 13);
+      }
+    }
+    compare();
+  }
+
+ private:
+  struct Pair {
+    BlockRequest real;
+    ReferenceBlocks::Request model;
+    std::size_t scheduled = 0;  // tokens that allocate() made room for
+  };
+
+  // Prompts that share much: each is a path in a narrow tree.
+  std::vector<Token> prompt(Random& random) {
+    std::vector<Token> tokens(1 + random.below(60));
+    const auto branch = static_cast<Token>(random.below(3));
+    const std::size_t from = random.below(64);
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = static_cast<Token>(i * 3) + (i >= from ? branch * 1000 : 0);
+    return tokens;
+  }
+
+  void start(Random& random) {
+    if (pairs_.size() >= 8) return;
+    const std::vector<Token> tokens = prompt(random);
+    RequestKeys keys;
+    std::string text;
+    switch (random.below(8)) {
+      case 0:
+        keys.lora = "x";
+        text = "lora x";
+        break;
+      case 1:
+        keys.salt = "x";
+        text = "salt x";
+        break;
+      default:
+        break;
+    }
+    pairs_.push_back({*cache_->start(tokens, keys), model_.start(tokens, text)});
+  }
+
+  void begin(Pair& pair, Random& random) {
+    if (pair.model.running) return step(pair, random);
+    const ComputedBlocks computed = cache_->get_computed(pair.real);
+    std::vector<std::vector<std::uint32_t>> blocks;
+    RC_ASSERT(computed.length == model_.computed(pair.model, &blocks));
+    for (std::size_t g = 0; g < blocks.size(); ++g)
+      RC_ASSERT(numbers(computed.blocks[g]) == blocks[g]);
+    const bool with_hit = random.below(5) > 0;
+    AllocateOptions options = how(random);
+    if (with_hit) options.computed = &computed;
+    const std::size_t from = with_hit ? computed.length : 0;
+    allocate(pair, random, from, options);
+  }
+
+  AllocateOptions how(Random& random) {
+    AllocateOptions options;
+    options.delay_caching = random.below(4) == 0;
+    if (random.below(4) == 0) options.lookahead_tokens = random.below(6);
+    return options;
+  }
+
+  void allocate(Pair& pair, Random& random, std::size_t from, const AllocateOptions& options) {
+    const std::size_t left = pair.model.tokens.size() - from;
+    // A chunk, all that is left, or some drafts more.
+    std::size_t num_new = random.below(2) == 0 ? left : random.below(left + 1);
+    if (random.below(6) == 0) num_new += random.below(4);
+    const Status done = cache_->allocate(pair.real, num_new, options);
+    const bool expected = model_.allocate(pair.model, num_new, options.computed != nullptr,
+                                          options.lookahead_tokens, options.delay_caching);
+    RC_ASSERT(done.ok() == expected);
+    if (expected) pair.scheduled = from + num_new;
+    if (!expected) RC_ASSERT(done.error().code == ErrorCode::out_of_capacity);
+  }
+
+  void step(Pair& pair, Random& random) {
+    if (!pair.model.running) return;
+    if (random.below(8) > 0) {  // the forward pass is done, perhaps with drafts rejected
+      std::size_t to = std::min(pair.scheduled, pair.model.tokens.size());
+      if (random.below(6) == 0 && to > pair.model.computed)
+        to = pair.model.computed + random.below(to - pair.model.computed + 1);
+      to = std::max(to, pair.model.computed);
+      if (has_places(pair, to)) {
+        RC_ASSERT(cache_->advance(pair.real, to).ok());
+        model_.advance(pair.model, to);
+      } else {
+        RC_ASSERT(!cache_->advance(pair.real, to).ok());
+      }
+    }
+    if (pair.model.tokens.size() < 70 && random.below(2) == 0) {
+      std::vector<Token> more(1 + random.below(5));
+      for (Token& t : more) t = static_cast<Token>(random.below(2));
+      RC_ASSERT(cache_->append(pair.real, more).ok());
+      pair.model.tokens.insert(pair.model.tokens.end(), more.begin(), more.end());
+    }
+    allocate(pair, random, pair.model.computed, how(random));
+  }
+
+  // A state between two steps has no place.
+  bool has_places(const Pair& pair, std::size_t to) const {
+    for (std::size_t g = 0; g < options_.groups.size() && to > pair.model.computed; ++g) {
+      const BlockGroup& group = options_.groups[g];
+      if (group.kind == GroupKind::recurrent &&
+          pair.model.blocks[g][(to - 1) / group.block_size] == 0)
+        return false;
+    }
+    return true;
+  }
+
+  void preempt(Pair& pair) {
+    cache_->preempt(pair.real);
+    model_.let_go(pair.model);
+  }
+
+  void finish(std::size_t i, bool by_call) {
+    if (by_call) cache_->free(pairs_[i].real);
+    model_.let_go(pairs_[i].model);
+    if (i + 1 < pairs_.size()) std::swap(pairs_[i], pairs_.back());
+    pairs_.pop_back();
+  }
+
+  void compare() {
+    const Status sound = cache_->check();
+    if (!sound.ok()) RC_FAIL(sound.error().message);
+    RC_ASSERT(numbers(cache_->pool().free_blocks()) == model_.queue);
+    std::size_t running = 0;
+    for (const Pair& pair : pairs_) {
+      running += pair.model.running ? 1 : 0;
+      RC_ASSERT(pair.real.num_computed() == pair.model.computed);
+      for (std::size_t g = 0; g < options_.groups.size(); ++g)
+        RC_ASSERT(numbers(pair.real.blocks(g)) == pair.model.blocks[g]);
+    }
+    RC_ASSERT(cache_->num_requests() == running);
+    for (std::size_t g = 0; g < options_.groups.size(); ++g)
+      RC_ASSERT(cache_->sizes(g).total ==
+                model_.cached_blocks(g) * options_.groups[g].block_size);
+    RC_ASSERT(cache_->pool().collisions() == 0U);
+    if (running > 0) compare_common_prefix(running);
+  }
+
+  void compare_common_prefix(std::size_t running) {
+    const auto any = std::find_if(pairs_.begin(), pairs_.end(),
+                                  [](const Pair& p) { return p.model.running; });
+    const auto shared = cache_->common_prefix_blocks(any->real);
+    for (std::size_t g = 0; g < options_.groups.size(); ++g) {
+      std::size_t n = 0;
+      if (options_.groups[g].kind == GroupKind::full) {
+        const auto same_in_all = [&](std::size_t i) {
+          return std::count_if(pairs_.begin(), pairs_.end(), [&](const Pair& p) {
+                   return p.model.running && i < p.model.blocks[g].size() &&
+                          p.model.blocks[g][i] == any->model.blocks[g][i];
+                 }) == static_cast<std::ptrdiff_t>(running);
+        };
+        while (n < any->model.blocks[g].size() && same_in_all(n)) ++n;
+      }
+      RC_ASSERT(shared[g] == n);
+    }
+  }
+
+  BlockCacheOptions options_;
+  std::unique_ptr<BlockCache> cache_;
+  ReferenceBlocks model_;
+  std::vector<Pair> pairs_;
+};
+
+void run(const BlockCacheOptions& options) {
+  constexpr std::size_t kCases = 12;  // that share a million operations
+  const char* given = std::getenv("PANDO_MODEL_OPS");
+  const std::size_t num_ops =
+      given != nullptr ? static_cast<std::size_t>(std::atoll(given)) : 1'000'000 / kCases;
+  EXPECT_TRUE(check_random_ops(num_ops, [&](const std::vector<std::uint64_t>& ops) {
+    Twins twins(options);
+    for (const std::uint64_t op : ops) twins.apply(op);
+  }));
+}
+
+TEST(BlockCacheModel, FullAttention) { run(options_of({full(4)})); }
+TEST(BlockCacheModel, BlocksOfOneToken) { run(options_of({full(1)}, 150)); }
+TEST(BlockCacheModel, SlidingWindow) { run(options_of({window(4, 10)})); }
+TEST(BlockCacheModel, ChunkedLocal) { run(options_of({chunked(4, 12)})); }
+TEST(BlockCacheModel, RecurrentAtStepEnds) { run(options_of({recurrent(4)}, 24)); }
+TEST(BlockCacheModel, RecurrentAtEveryBlock) { run(options_of({recurrent(4, true)})); }
+TEST(BlockCacheModel, FullAndWindow) { run(options_of({full(4), window(4, 9)}, 60)); }
+TEST(BlockCacheModel, GroupsOfDifferentBlockSizes) {
+  run(options_of({full(4), window(2, 7), chunked(6, 12)}, 90));
+}
+TEST(BlockCacheModel, AllKindsTogether) {
+  run(options_of({window(4, 8), full(2), chunked(4, 16), recurrent(4), full(4)}, 110));
+}
+TEST(BlockCacheModel, Deduplicated) {
+  BlockCacheOptions options = options_of({full(4), window(4, 12)}, 60);
+  options.deduplicate = true;
+  run(options);
+}
+TEST(BlockCacheModel, LastBlockIsRecomputed) {
+  BlockCacheOptions options = options_of({full(4), recurrent(8, true)}, 60);
+  options.recompute_last_block = true;
+  options.keep_tokens = false;
+  run(options);
+}
+TEST(BlockCacheModel, HashesOfVllm) {
+  BlockCacheOptions options = options_of({full(4), window(4, 5)}, 50);
+  options.hash.function = HashFunction::sha256_cbor;
+  run(options);
+}
+
+}  // namespace
+}  // namespace pando::testing
