@@ -6,8 +6,10 @@ pando_test(blocks_test LABEL unit SOURCES
   blocks/block_hash_test.cc
   blocks/block_host_test.cc
   blocks/block_pool_test.cc
+  blocks/block_store_test.cc
   blocks/free_queue_test.cc
   blocks/hash_index_test.cc)
 
 pando_test(block_cache_model_test LABEL model SOURCES blocks/block_cache_model_test.cc
+           blocks/block_tier_model_test.cc
            LIBRARIES rapidcheck)

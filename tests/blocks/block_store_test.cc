@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// The store behind a BlockCache: blocks outlive their cache, are shared between caches of both
+// kinds, and a store that is slow, broken or lying costs hits and nothing else.
+#include <gtest/gtest.h>
+
+#include "pando/store_backends.h"
+#include "support/shared_store.h"
+#include "support/step_copier.h"
+#include "support/tiered_blocks.h"
+
+namespace pando::testing {
+namespace {
+
+BlockTierSetup stored(std::vector<BlockGroup> groups = {full_group(4)},
+                      HashFunction function = HashFunction::sglang) {
+  BlockTierSetup setup;
+  setup.cache = block_options(std::move(groups), 40);
+  setup.cache.hash.function = function;
+  return setup;
+}
+
+class BlockStoreTest : public StorageTierTest {
+ protected:
+  void attach_blocks(TieredBlocks& cache, std::string_view policy = "wait_complete") {
+    StorageOptions o = storage();
+    o.prefetch_policy = std::string(policy);
+    cache->attach_storage(o).value();
+  }
+  /// Another cache has computed the prompt, and the store has it.
+  void store_blocks(const Tokens& key, const BlockTierSetup& setup = stored(),
+                    RequestKeys keys = {}) {
+    TieredBlocks writer(setup);
+    attach_blocks(writer);
+    { const BlockRequest request = writer.run(key, std::move(keys)); }
+    writer.settle();
+  }
+  // Polls until the policy lets the request go, then ends the prefetch.
+  static std::size_t fetch_blocks(TieredBlocks& cache, const Tokens& key, RequestKeys keys = {}) {
+    const BlockRequest request = *cache->start(key, std::move(keys));
+    const Prefetch prefetch = *cache->prefetch(request);
+    EXPECT_EQ(prefetch.outcome, PrefetchOutcome::started) << to_string(prefetch.outcome);
+    while (!cache->prefetch_ready(prefetch.id)) (void)cache->poll();
+    const std::size_t blocks = cache->end_prefetch(prefetch.id);
+    EXPECT_EQ(cache->end_prefetch(prefetch.id), 0U) << "reported once";
+    cache.settle();
+    EXPECT_TRUE(cache.closes());
+    return blocks;
+  }
+};
+
+TEST_F(BlockStoreTest, BlocksOutliveTheirCache) {
+  for (const HashFunction function : {HashFunction::sglang, HashFunction::sha256_cbor}) {
+    const BlockTierSetup setup = stored({full_group(4)}, function);
+    store_blocks(tokens(17), setup);
+    TieredBlocks reader(setup);
+    attach_blocks(reader);
+    EXPECT_EQ(fetch_blocks(reader, tokens(17)), 4U);
+    BlockRequest request = *reader->start(tokens(17));
+    EXPECT_EQ(reader.begin(request), 16U);  // and verifies the bytes
+    reader.settle();
+    EXPECT_TRUE(reader.closes());
+    EXPECT_EQ(reader->tier_stats().prefetched_tokens, 16U);
+  }
+  EXPECT_EQ(num_stored(), 8U);
+}
+
+TEST_F(BlockStoreTest, ARadixCacheAndABlockCacheShareOneStore) {
+  store(tokens(17));  // by a PrefixCache with pages of 4 tokens
+  TieredBlocks blocks(stored());
+  attach_blocks(blocks);
+  EXPECT_EQ(fetch_blocks(blocks, tokens(17)), 4U);
+  EXPECT_EQ(blocks.find(tokens(17)).host_length, 16U);
+
+  store_blocks(tokens(13, 500));
+  TieredCache tree(kPages);
+  attach(tree);
+  EXPECT_EQ(fetch(tree, tokens(13, 500)), 12U);
+}
+
+TEST_F(BlockStoreTest, AnAdapterAndASaltOfOneNameAreKeptApart) {
+  const BlockTierSetup setup = stored({full_group(4)}, HashFunction::sha256_cbor);
+  store_blocks(tokens(5), setup, {.lora = "x"});
+  TieredBlocks reader(setup);
+  attach_blocks(reader);
+  EXPECT_EQ(fetch_blocks(reader, tokens(5), {.salt = "x"}), 0U);
+  EXPECT_EQ(fetch_blocks(reader, tokens(5), {.lora = "x"}), 1U);
+  store_blocks(tokens(5), setup, {.salt = "x"});
+  EXPECT_EQ(fetch_blocks(reader, tokens(5), {.salt = "x"}), 1U);
+  EXPECT_EQ(num_stored(), 2U);
+}
+
+TEST_F(BlockStoreTest, EveryKindOfGroupIsFetched) {
+  const BlockTierSetup setup = stored(
+      {full_group(4), window_group(4, 6), recurrent_group(8, true), window_group(4, 10)});
+  store_blocks(tokens(33), setup);
+  TieredBlocks reader(setup);
+  attach_blocks(reader);
+  // Of windows and states only what the longest hit needs: 8 + 2 + 1 + 3 blocks.
+  EXPECT_EQ(fetch_blocks(reader, tokens(33)), 14U);
+  BlockRequest request = *reader->start(tokens(33));
+  EXPECT_EQ(reader.begin(request), 32U);
+  reader.settle();
+}
+
+TEST_F(BlockStoreTest, OnlyTheRestOfAHitIsFetched) {
+  store_blocks(tokens(25));
+  TieredBlocks reader(stored());
+  attach_blocks(reader);
+  { const BlockRequest request = reader.run(tokens(9)); }
+  reader.settle();
+  EXPECT_EQ(fetch_blocks(reader, tokens(25)), 4U);
+  const BlockRequest known = *reader->start(tokens(9));
+  EXPECT_EQ(reader->prefetch(known)->outcome, PrefetchOutcome::nothing_to_fetch);
+}
+
+TEST_F(BlockStoreTest, HashesThatOthersCannotUseAreRefused) {
+  for (const HashFunction function : {HashFunction::keyed, HashFunction::xxhash_cbor}) {
+    TieredBlocks cache(stored({full_group(4)}, function));
+    EXPECT_TRUE(fails(cache->attach_storage(storage()), ErrorCode::unavailable,
+                      "expected sha256_cbor or sglang"));
+    EXPECT_FALSE(cache->has_storage());
+  }
+  TestBlocks bare(block_options({full_group(4)}));
+  EXPECT_TRUE(fails(bare->attach_storage(storage()), ErrorCode::unavailable, "no host tier"));
+}
+
+TEST_F(BlockStoreTest, AttachingTwiceOnlyChangesPolicies) {
+  TieredBlocks cache(stored());
+  attach_blocks(cache);
+  StorageOptions o = storage();
+  o.write_policy = "write_back";
+  EXPECT_EQ(*cache->attach_storage(o), "the store \"" + name + "\" is attached already; policies updated");
+  o.backend = "memory";
+  EXPECT_TRUE(fails(cache->attach_storage(o), ErrorCode::in_use, "is attached; detach it"));
+  o = storage();
+  o.prefetch_policy = "never";
+  EXPECT_TRUE(fails(cache->attach_storage(o), ErrorCode::invalid_argument, "prefetch policy"));
+  EXPECT_TRUE(cache->detach_storage().ok());
+  EXPECT_EQ(*cache->detach_storage(), "no store is attached");
+}
+
+TEST_F(BlockStoreTest, WhatTheHostHasIsPutWhenAStoreIsAttached) {
+  TieredBlocks cache(stored());
+  { const BlockRequest request = cache.run(tokens(17)); }
+  cache.settle();
+  attach_blocks(cache);
+  cache.settle();
+  EXPECT_EQ(num_stored(), 4U);
+  EXPECT_EQ(cache->tier_stats().stored_tokens, 16U);
+  EXPECT_TRUE(cache->clear_storage().ok());
+  EXPECT_EQ(num_stored(), 0U);
+}
+
+TEST_F(BlockStoreTest, PoliciesSayWhenARequestMayGoOn) {
+  store_blocks(tokens(17));
+  {
+    reads.shut();
+    TieredBlocks waits(stored());
+    attach_blocks(waits);
+    const BlockRequest request = *waits->start(tokens(17));
+    const PrefetchId id = waits->prefetch(request)->id;
+    for (int i = 0; i < 50; ++i) (void)waits->poll();
+    EXPECT_FALSE(waits->prefetch_ready(id));
+    reads.open();
+    while (!waits->prefetch_ready(id)) (void)waits->poll();
+    EXPECT_EQ(waits->end_prefetch(id), 4U);
+    waits.settle();
+  }
+  {
+    reads.shut();
+    TieredBlocks late(stored());
+    attach_blocks(late, "timeout");
+    const BlockRequest request = *late->start(tokens(17));
+    const PrefetchId id = late->prefetch(request)->id;
+    EXPECT_FALSE(late->prefetch_ready(id));
+    now += std::chrono::seconds(2);
+    EXPECT_TRUE(late->prefetch_ready(id));
+    EXPECT_EQ(late->end_prefetch(id), 0U);
+    EXPECT_TRUE(late.closes());
+    reads.open();
+    late.settle();
+    EXPECT_TRUE(late.closes());
+  }
+  TieredBlocks eager(stored());
+  attach_blocks(eager, "best_effort");
+  const BlockRequest request = *eager->start(tokens(17));
+  const PrefetchId id = eager->prefetch(request)->id;
+  EXPECT_TRUE(eager->prefetch_ready(id));
+  (void)eager->end_prefetch(id);
+  eager.settle();
+  EXPECT_TRUE(eager->prefetch_ready(PrefetchId{77}));  // never was
+}
+
+TEST_F(BlockStoreTest, TooLittleOrTooMuchIsNotFetched) {
+  store_blocks(tokens(17));
+  TieredBlocks cache(stored());
+  StorageOptions o = storage(R"({"prefetch_threshold": 17})");
+  cache->attach_storage(o).value();
+  const BlockRequest request = *cache->start(tokens(17));
+  EXPECT_EQ(cache->prefetch(request)->outcome, PrefetchOutcome::below_threshold);
+  cache->detach_storage().value();
+  o = storage(R"({"prefetch_threshold": 1, "prefetch_max_tokens": 15})");
+  cache->attach_storage(o).value();
+  EXPECT_EQ(cache->prefetch(request)->outcome, PrefetchOutcome::rate_limited);
+  cache->detach_storage().value();
+  EXPECT_EQ(cache->prefetch(request)->outcome, PrefetchOutcome::no_store);
+}
+
+TEST_F(BlockStoreTest, AFullHostFetchesAsMuchAsItCan) {
+  store_blocks(tokens(33));
+  BlockTierSetup setup = stored();
+  setup.host_pages = 3;
+  TieredBlocks reader(setup);
+  StorageOptions o = storage(R"({"prefetch_threshold": 1, "prefetch_max_tokens": 1000})");
+  o.prefetch_policy = "wait_complete";
+  reader->attach_storage(o).value();
+  EXPECT_EQ(fetch_blocks(reader, tokens(33)), 3U);
+  BlockRequest request = *reader->start(tokens(33));
+  EXPECT_EQ(reader.begin(request), 12U);
+  reader.settle();
+}
+
+TEST_F(BlockStoreTest, DetachingCallsOffWhatIsUnderWay) {
+  store_blocks(tokens(17));
+  reads.shut();
+  TieredBlocks cache(stored());
+  attach_blocks(cache);
+  const BlockRequest request = *cache->start(tokens(17));
+  ASSERT_EQ(cache->prefetch(request)->outcome, PrefetchOutcome::started);
+  for (int i = 0; i < 50; ++i) (void)cache->poll();
+  reads.open();
+  EXPECT_TRUE(cache->detach_storage().ok());
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST_F(BlockStoreTest, EventsTellWhatWasFetched) {
+  store_blocks(tokens(17));
+  BlockTierSetup setup = stored();
+  setup.cache.events = true;
+  TieredBlocks reader(setup);
+  attach_blocks(reader);
+  EXPECT_EQ(fetch_blocks(reader, tokens(17)), 4U);
+  const std::vector<KvEvent> events = reader->take_events();
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(events[0].medium, Medium::host);
+  EXPECT_EQ(events[0].tokens, tokens(16));
+}
+
+}  // namespace
+}  // namespace pando::testing
