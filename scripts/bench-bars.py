@@ -43,6 +43,13 @@ BARS = [
     ("BackupBookkeeping/nodes:1000000", "work_ns", "<=", None),
     ("BackupBookkeeping/nodes:1000000", "limit_ratio", "<=", 10),
     ("LoadBack/tokens:8192", "of_memcpy", ">=", 0.7),
+    ("HashChain/tokens:8192/page:16/sha256", "limit_ratio", "<=", 1.3),
+    ("HashChain/tokens:8192/page:16/sha256", "of_independent", "<=", None),
+    ("HashChain/tokens:8192/page:16/sglang", "limit_ratio", "<=", None),
+    ("HashChain/tokens:8192/page:16/keyed", "times_sha256", ">=", 5),
+    ("TakeFree/blocks:1000", "ns_per_block", "<=", 15),
+    ("TakeCacheFree/blocks:1000", "ns_per_block", "<=", None),
+    ("GetComputed/tokens:32768/page:16", "ns_per_block", "<=", 40),
 ]
 LAYOUTS = ["layer_first", "page_first", "page_first_direct", "page_head"]
 BARS += [
