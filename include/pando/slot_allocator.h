@@ -13,6 +13,17 @@
 
 namespace pando {
 
+/// Told of every slot that changes hands, once it has, on the thread that did it. It may not call
+/// the allocator to change anything.
+class SlotWatcher {
+ public:
+  virtual void slot_taken(std::size_t slot) = 0;  ///< by alloc, alloc_at or occupy
+  virtual void slot_freed(std::size_t slot) = 0;
+
+ protected:
+  ~SlotWatcher() = default;
+};
+
 class SlotAllocator {
  public:
   static Result<std::unique_ptr<SlotAllocator>> create(std::size_t num_slots);
@@ -22,6 +33,9 @@ class SlotAllocator {
 
   /// The lowest free slot, its version raised by one; nothing when all are taken.
   std::optional<std::size_t> alloc();
+
+  /// Takes this slot, which must be free, its version raised by one.
+  void alloc_at(std::size_t slot);
 
   /// Takes this slot, which must be free, and keeps its version: what it held is being reused.
   void occupy(std::size_t slot);
@@ -33,6 +47,10 @@ class SlotAllocator {
   std::uint64_t version(std::size_t slot) const;
   std::size_t free_count() const;
   std::size_t size() const;
+
+  /// At most one; nullptr ends it. It must outlive the allocator or end it.
+  void watch(SlotWatcher* watcher);
+  bool is_watched() const;
 
  private:
   struct Impl;
