@@ -28,6 +28,11 @@ pando_test(cache_test LABEL unit SOURCES
   cache/window_requests_test.cc
   cache/window_test.cc)
 
+pando_test(embedding_cache_test LABEL unit SOURCES cache/embedding_cache_test.cc)
+
+pando_test(front_door_model_test LABEL model LIBRARIES rapidcheck SOURCES
+  cache/embedding_cache_model_test.cc)
+
 pando_test(store_faults_file_test LABEL fault SOURCES cache/store_faults_file_test.cc)
 
 pando_test(base_test LABEL unit SOURCES
