@@ -41,7 +41,10 @@ pando_test(base_test LABEL unit SOURCES
   base/namespace_test.cc
   base/page_hash_test.cc)
 
-pando_test(index_test LABEL unit SOURCES index/eviction_order_test.cc index/policy_test.cc)
+pando_test(index_test LABEL unit SOURCES
+  index/eviction_order_test.cc
+  index/policy_test.cc
+  index/radix_nodes_test.cc)
 
 pando_test(index_model_test LABEL model LIBRARIES rapidcheck SOURCES
   index/branch_index_test.cc

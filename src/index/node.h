@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/memory.h"
@@ -95,7 +96,9 @@ struct alignas(kCacheLine) Node {
 };
 static_assert(sizeof(Node) == 2 * kCacheLine);
 
-/// Things by node index, in chunks that never move. T is made by construct_at when first used.
+/// Things by node index, in chunks. T is made by construct_at when first used. The first chunk
+/// begins small and moves as it grows, so that a small tree is small: reach() may invalidate
+/// references; later chunks never move.
 template <typename T>
 class NodeTable {
  public:
@@ -112,17 +115,37 @@ class NodeTable {
   /// Makes everything up to and with index i.
   void reach(NodeIndex i) {
     for (; end_ <= i; ++end_) {
-      if (end_ >= chunks_.size() * kChunk) chunks_.push_back(make_table<T>(kChunk));
+      if (end_ >= room_) grow();
       std::construct_at(&(*this)[end_]);
     }
   }
   NodeIndex end() const { return end_; }  // indices in [1, end()) have been used
-  std::size_t memory_bytes() const { return chunks_.size() * kChunk * sizeof(T); }
+  std::size_t memory_bytes() const { return room_ * sizeof(T); }
 
  private:
+  static constexpr std::size_t kFirstRoom = 64;
   static constexpr NodeIndex kChunk = 16384;  // of nodes: two mebibytes, a huge page
+  static_assert(kFirstRoom * 4 * 4 * 4 * 4 == kChunk);
+
+  void grow() {
+    if (room_ >= kChunk) {
+      chunks_.push_back(make_table<T>(kChunk));
+      room_ += kChunk;
+      return;
+    }
+    const std::size_t room = room_ == 0 ? kFirstRoom : 4 * room_;
+    Table<T> larger = make_table<T>(room);
+    for (NodeIndex i = 1; i < end_; ++i) {
+      std::construct_at(&larger[i], std::move((*this)[i]));
+      std::destroy_at(&(*this)[i]);
+    }
+    chunks_.clear();
+    chunks_.push_back(std::move(larger));
+    room_ = room;
+  }
 
   std::vector<Table<T>> chunks_;
+  std::size_t room_ = 0;  // in all chunks
   NodeIndex end_ = 1;
 };
 

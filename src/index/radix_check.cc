@@ -58,7 +58,7 @@ std::vector<PageId> RadixIndex::all_pages() const {
   while (!todo.empty()) {
     const NodeIndex i = todo.back();
     todo.pop_back();
-    for (std::uint32_t p = 0; nodes_[i].on_device() && p < nodes_[i].num_pages; ++p)
+    for (std::uint32_t p = 0; numbered_ && nodes_[i].on_device() && p < nodes_[i].num_pages; ++p)
       out.push_back(PageId{nodes_[i].pages[p]});
     const std::size_t first = todo.size();
     branches_.for_each_child(i, [&](NodeIndex child) { todo.push_back(child); });
@@ -84,9 +84,13 @@ std::string RadixIndex::dump() const {
     if (node.is_root()) {
       text += fmt::format("namespace \"{}\"\n", node.info->name);
     } else {
-      text += fmt::format("{:{}}[{}, {}) tokens{} pages{} locks {} hits {} priority {} used {}{}",
-                          "", 2 * depth, begin, end, first_few(node.tokens, end - begin),
-                          node.on_device() ? first_few(node.pages, node.num_pages) : " none",
+      const std::string pages =
+          !numbered_
+              ? ""
+              : fmt::format(" pages{}",
+                            node.on_device() ? first_few(node.pages, node.num_pages) : " none");
+      text += fmt::format("{:{}}[{}, {}) tokens{}{} locks {} hits {} priority {} used {}{}", "",
+                          2 * depth, begin, end, first_few(node.tokens, end - begin), pages,
                           node.locks, node.hits, node.priority, node.last_access,
                           node.in_order ? " evictable" : "");
       if (window_) text += describe(*window_, i, "window", "tombstone");
@@ -374,7 +378,7 @@ Status RadixIndex::check(const Holds& holds) const {
     if (node.cut_top && node.locks > 0 && !nodes_[node.parent].is_root()) --own_locks;
     if (!node.on_device()) continue;
     (node.is_held() ? locked : evictable) += node.num_pages;
-    for (std::uint32_t p = 0; p < node.num_pages; ++p) {
+    for (std::uint32_t p = 0; numbered_ && p < node.num_pages; ++p) {
       if (!owned.insert(node.pages[p]).second)
         return broken("page {} is in the tree twice, second in node {}", node.pages[p], i);
     }

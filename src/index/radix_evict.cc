@@ -287,7 +287,8 @@ void RadixIndex::release_tail(NodeIndex index, std::uint32_t keep, Released& out
   const Node& node = nodes_[index];
   if (!node.on_device()) return;
   const std::uint32_t gone = node.num_pages - keep;
-  for (std::uint32_t i = keep; i < node.num_pages; ++i) out.pages.push_back(PageId{node.pages[i]});
+  const std::uint32_t end = numbered_ ? node.num_pages : keep;
+  for (std::uint32_t i = keep; i < end; ++i) out.pages.push_back(PageId{node.pages[i]});
   if (on_removed) on_removed(Medium::device, node, keep, gone);
   evicted.pages += gone;
   if (!window_ || !window_->has(index)) return;
@@ -336,7 +337,6 @@ NodeIndex RadixIndex::drop_one(NodeIndex leaf, Released& out, Evicted& evicted) 
 NodeIndex RadixIndex::remove_leaf(NodeIndex index) {
   Node& node = nodes_[index];
   const NodeIndex parent = node.parent;
-  Segment* segment = node.segment;
   if (node.cut_top) {
     --num_cut_off_;
     if (nodes_[parent].is_root()) --nodes_[parent].locks;
@@ -346,18 +346,31 @@ NodeIndex RadixIndex::remove_leaf(NodeIndex index) {
     --nodes_[parent].num_children;
     if (node.on_device()) --nodes_[parent].device_children;
   }
-  segment->live_pages -= node.num_pages;
-  if (segment->refs > 1) {  // shared, then the parent holds what is before
-    const bool mostly_dead = segment->live_pages * 2 < segment->num_pages;
-    segments_.release(segment);
-    if (mostly_dead) shrink_segment(parent);
-  } else {
-    segments_.release(segment);
-  }
+  release_slice(index);
   nodes_.free(index);
   if (!nodes_[parent].is_root()) return parent;
   drop_root_if_empty(parent);
   return kNoNode;
+}
+
+// What the node, on its way out, has of its segment, and nobody behind it.
+void RadixIndex::release_slice(NodeIndex index) {
+  const Node& node = nodes_[index];
+  Segment* segment = node.segment;
+  segment->live_pages -= node.num_pages;
+  if (segment->refs > 1) {  // shared, then the parent holds what is before
+    const bool mostly_dead = segment->live_pages * 2 < segment->num_pages;
+    segments_.release(segment);
+    if (mostly_dead) shrink_segment(node.parent);
+  } else {
+    segments_.release(segment);
+  }
+}
+
+void RadixIndex::remove(NodeIndex leaf, Released& out) {
+  PANDO_CHECK(nodes_[leaf].is_free_leaf() && !places_path(), "node {} is held, or no leaf", leaf);
+  Evicted ignored;
+  drop_leaf(leaf, out, ignored);
 }
 
 // A leaf that is on one tier, of which it keeps the first pages.
@@ -382,7 +395,7 @@ void RadixIndex::shrink_segment(NodeIndex last_holder) {
   Segment* old = nodes_[last_holder].segment;
   Segment* fresh = segments_.create(old->live_pages, old->hashes != nullptr);
   std::copy_n(old->tokens(), segments_.num_tokens(old->live_pages), fresh->tokens());
-  std::copy_n(old->pages(), old->live_pages, fresh->pages());
+  if (numbered_) std::copy_n(old->pages(), old->live_pages, fresh->pages());
   if (old->hashes) std::copy_n(old->hashes.get(), old->live_pages, fresh->hashes.get());
   if (old->host) {
     segments_.add_host(fresh);

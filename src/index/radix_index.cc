@@ -23,6 +23,7 @@ std::uint32_t fold(std::uint64_t hash) { return static_cast<std::uint32_t>(hash 
 
 RadixIndex::RadixIndex(const Options& options, std::unique_ptr<EvictionPolicy> policy)
     : page_size_(options.page_size),
+      numbered_(options.numbered),
       overlap_(options.bigram ? 1 : 0),
       with_hashes_(options.hashes),
       host_(options.host),
@@ -31,8 +32,10 @@ RadixIndex::RadixIndex(const Options& options, std::unique_ptr<EvictionPolicy> p
       snapshot_interval_pages_(options.snapshot_interval_pages),
       max_snapshots_per_path_(options.max_snapshots_per_path),
       policy_(std::move(policy)),
-      segments_(page_size_, overlap_, options.window_pages ? 2 : 1),
+      segments_(page_size_, overlap_, options.window_pages ? 2 : 1, options.numbered),
       branches_(nodes_, page_size_ + overlap_) {
+  PANDO_CHECK(numbered_ || (!options.window_pages && !options.state && !options.host),
+              "pages without numbers, but with components or a host tier");
   Random random(options.hash_seed);
   for (std::uint64_t& word : secret_) word = random.next();
   if (options.window_pages) window_.emplace(Component::Weight::pages);
@@ -233,7 +236,8 @@ NodeIndex RadixIndex::hang_leaf(NodeIndex parent_index, const Token* tokens,
   Segment* segment = segments_.create(num_pages, with_hashes_);
   std::copy_n(tokens, segments_.num_tokens(num_pages), segment->tokens());
   if (pages != nullptr) std::copy_n(pages, num_pages, segment->pages());
-  set_slice(node, segment, 0, num_pages, pages != nullptr);
+  const bool on_device = pages != nullptr || !numbered_;
+  set_slice(node, segment, 0, num_pages, on_device);
   node.parent = parent_index;
   node.hash = hash_page(parent_index, tokens);
   if (with_hashes_)
@@ -244,7 +248,7 @@ NodeIndex RadixIndex::hang_leaf(NodeIndex parent_index, const Token* tokens,
   leave_order(parent_index);
   Node& parent = nodes_[parent_index];
   ++parent.num_children;
-  if (pages != nullptr) ++parent.device_children;
+  if (on_device) ++parent.device_children;
   if (host_) enter_order(parent_index);  // may still leave the device above a leaf on the host
   node.end_pages = parent.end_pages + num_pages;
   return index;
@@ -257,6 +261,58 @@ NodeIndex RadixIndex::add_leaf(NodeIndex parent, const Token* tokens,
   evictable_pages_ += pages.size();
   if (window_) window_->add(index, nodes_[index]);
   return index;
+}
+
+NodeIndex RadixIndex::add_leaf(NodeIndex parent, const Token* tokens, std::uint32_t num_pages) {
+  evictable_pages_ += num_pages;
+  return hang_leaf(parent, tokens, num_pages, nullptr);
+}
+
+// What is before the child in its block is the node, or has to be put there.
+NodeIndex RadixIndex::join_child(NodeIndex upper_index) {
+  PANDO_CHECK(!places_path() && !with_hashes_ && nodes_[upper_index].num_children == 1,
+              "node {} with {} children cannot join them", upper_index,
+              nodes_[upper_index].num_children);
+  Node& upper = nodes_[upper_index];
+  const NodeIndex lower_index = upper.children;
+  Node& lower = nodes_[lower_index];
+  const std::uint32_t num_pages = upper.num_pages + lower.num_pages;
+  Segment* const above = upper.segment;
+  if (above != lower.segment && lower.segment->refs > 1) return kNoNode;
+  leave_order(lower_index);  // a policy may look at the length
+  children_.erase(upper.hash, upper_index);
+  children_.erase(lower.hash, lower_index);
+  branches_.replace(upper_index, lower_index);
+  lower.hash = upper.hash;
+  lower.parent = upper.parent;
+  children_.insert(lower.hash, lower_index);
+  if (above == lower.segment) {
+    set_slice(lower, above, upper.offset_pages, num_pages, true);
+    segments_.release(above);
+  } else {
+    join_blocks(upper_index, lower_index);
+  }
+  nodes_.free(upper_index);
+  enter_order(lower_index);
+  return lower_index;
+}
+
+// The tokens of both in a new block; the upper one's was the end of what its own block holds.
+void RadixIndex::join_blocks(NodeIndex upper_index, NodeIndex lower_index) {
+  const Node& upper = nodes_[upper_index];
+  Node& lower = nodes_[lower_index];
+  const std::uint32_t num_pages = upper.num_pages + lower.num_pages;
+  Segment* joined = segments_.create(num_pages, false);
+  const std::size_t upper_tokens = upper.num_pages * page_size_;
+  std::copy_n(upper.tokens, upper_tokens, joined->tokens());
+  std::copy_n(lower.tokens, segments_.num_tokens(lower.num_pages), joined->tokens() + upper_tokens);
+  if (numbered_) {
+    std::copy_n(upper.pages, upper.num_pages, joined->pages());
+    std::copy_n(lower.pages, lower.num_pages, joined->pages() + upper.num_pages);
+  }
+  segments_.release(lower.segment);
+  set_slice(lower, joined, 0, num_pages, true);
+  release_slice(upper_index);
 }
 
 void RadixIndex::bury_head(NodeIndex leaf, std::uint32_t pages) {

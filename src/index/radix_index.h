@@ -53,7 +53,8 @@ class RadixIndex {
   struct Options {
     std::size_t page_size = 1;
     bool bigram = false;
-    bool hashes = false;  // keep the hash of every page
+    bool hashes = false;   // keep the hash of every page
+    bool numbered = true;  // pages have numbers; without, only tokens are kept, on one tier
     std::uint64_t hash_seed = 0;
     std::optional<std::size_t> window_pages = {};  // with a window component: what a match needs
     bool state = false;                            // with a state component
@@ -111,6 +112,8 @@ class RadixIndex {
 
   /// Hangs pages below `parent`: tokens has pages.size() * page_size (bigram: one more).
   NodeIndex add_leaf(NodeIndex parent, const Token* tokens, std::span<const std::uint32_t> pages);
+  /// The same where pages are not numbered.
+  NodeIndex add_leaf(NodeIndex parent, const Token* tokens, std::uint32_t num_pages);
 
   /// The path from `node` to the root was used just now.
   void touch(NodeIndex node);
@@ -188,6 +191,16 @@ class RadixIndex {
   /// snapshots, from any node: a leaf that nobody holds goes with them, another stays as a
   /// tombstone.
   Evicted evict(const Goal& goal, bool whole_nodes, Released& out);
+
+  /// For an owner that decides itself what is worth a node, on one tier and without components.
+  /// The node that would be evicted next; kNoNode when somebody holds each.
+  NodeIndex victim() const { return order_.front(); }
+  /// Removes a leaf that nobody holds; pages that had numbers are released.
+  void remove(NodeIndex leaf, Released& out);
+  /// Undoes a split: `node`, which nobody holds for itself, becomes part of its only child, which
+  /// keeps its identity and is returned. O(1) where the two share a block. kNoNode, and nothing
+  /// changes, where that child's block goes on below it and `node` has another.
+  NodeIndex join_child(NodeIndex node);
 
   // Tiers (radix_host.cc).
   /// Host pages of one node: all its pages; their windows, or none; the snapshot at its end.
@@ -311,6 +324,8 @@ class RadixIndex {
   void drop_snapshot(NodeIndex node, Released& out);
   void drop_window(NodeIndex node, Released& out);
   NodeIndex remove_leaf(NodeIndex leaf);
+  void release_slice(NodeIndex node);
+  void join_blocks(NodeIndex upper, NodeIndex lower);
   void trim(NodeIndex leaf, std::uint32_t keep_pages, Released& out, Evicted& evicted);
   void shrink_segment(NodeIndex last_holder);
   void drop_root_if_empty(NodeIndex root);
@@ -348,6 +363,7 @@ class RadixIndex {
   Status check_snapshots(std::size_t num_state_locks) const;
 
   const std::size_t page_size_;
+  const bool numbered_;
   const std::size_t overlap_;  // raw tokens a page reads beyond its units: 1 for bigram keys
   bool with_hashes_;
   const bool host_;

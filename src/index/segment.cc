@@ -7,7 +7,7 @@
 namespace pando {
 
 std::size_t SegmentStore::block_bytes(std::uint32_t num_pages) const {
-  return Segment::tokens_offset(num_pages) + num_tokens(num_pages) * sizeof(Token);
+  return Segment::tokens_offset(page_numbers(num_pages)) + num_tokens(num_pages) * sizeof(Token);
 }
 
 Segment* SegmentStore::create(std::uint32_t num_pages, bool with_hashes) {
@@ -15,6 +15,7 @@ Segment* SegmentStore::create(std::uint32_t num_pages, bool with_hashes) {
   segment->refs = 1;
   segment->num_pages = num_pages;
   segment->live_pages = num_pages;
+  segment->page_numbers = page_numbers(num_pages);
   if (with_hashes) add_hashes(segment);
   return segment;
 }

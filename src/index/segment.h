@@ -20,21 +20,24 @@
 namespace pando {
 
 /// Header of the block. Behind it: pages [num_pages], tokens [num_pages * page_size + overlap]; so
-/// that evicting a short segment reads one cache line of it.
+/// that evicting a short segment reads one cache line of it. Of an index that does not number its
+/// pages, the tokens alone.
 struct Segment {
   std::uint32_t refs = 0;
-  std::uint32_t num_pages = 0;   // room
-  std::uint32_t live_pages = 0;  // covered by nodes
+  std::uint32_t num_pages = 0;     // room
+  std::uint32_t live_pages = 0;    // covered by nodes
+  std::uint32_t page_numbers = 0;  // room for them: num_pages, or none
   std::unique_ptr<PageHash[]> hashes;
   std::unique_ptr<std::uint32_t[]> host;  // [num_pages]; with a window component, twice that
 
   std::uint32_t* pages() { return reinterpret_cast<std::uint32_t*>(this + 1); }
   Token* tokens() {
-    return reinterpret_cast<Token*>(reinterpret_cast<std::byte*>(this) + tokens_offset(num_pages));
+    return reinterpret_cast<Token*>(reinterpret_cast<std::byte*>(this) +
+                                    tokens_offset(page_numbers));
   }
   /// Tokens begin on a cache line: comparing them is most of a walk.
-  static std::size_t tokens_offset(std::uint32_t num_pages) {
-    return (sizeof(Segment) + num_pages * sizeof(std::uint32_t) + kCacheLine - 1) / kCacheLine *
+  static std::size_t tokens_offset(std::uint32_t page_numbers) {
+    return (sizeof(Segment) + page_numbers * sizeof(std::uint32_t) + kCacheLine - 1) / kCacheLine *
            kCacheLine;
   }
 };
@@ -44,8 +47,9 @@ class SegmentStore {
  public:
   /// `overlap` is 1 for bigram keys: a page of n units reads n + 1 tokens.
   /// `host_sides` is 2 with a window component: a host page of each side per page.
-  SegmentStore(std::size_t page_size, std::size_t overlap, std::size_t host_sides)
-      : page_size_(page_size), overlap_(overlap), host_sides_(host_sides) {}
+  /// Not `numbered`: pages have no numbers.
+  SegmentStore(std::size_t page_size, std::size_t overlap, std::size_t host_sides, bool numbered)
+      : page_size_(page_size), overlap_(overlap), host_sides_(host_sides), numbered_(numbered) {}
 
   /// With one reference, all pages live, contents not yet written.
   Segment* create(std::uint32_t num_pages, bool with_hashes);
@@ -61,11 +65,13 @@ class SegmentStore {
   std::size_t memory_bytes() const { return pool_.memory_bytes() + extra_bytes_; }
 
  private:
+  std::uint32_t page_numbers(std::uint32_t num_pages) const { return numbered_ ? num_pages : 0; }
   std::size_t block_bytes(std::uint32_t num_pages) const;
 
   std::size_t page_size_;
   std::size_t overlap_;
   std::size_t host_sides_;
+  bool numbered_;
   std::size_t extra_bytes_ = 0;  // of hashes and host pages
   LinePool pool_;
 };
