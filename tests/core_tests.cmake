@@ -30,8 +30,14 @@ pando_test(cache_test LABEL unit SOURCES
 
 pando_test(embedding_cache_test LABEL unit SOURCES cache/embedding_cache_test.cc)
 
+pando_test(slot_cache_test LABEL unit SOURCES
+  cache/slot_cache_copy_test.cc
+  cache/slot_cache_pin_test.cc
+  cache/slot_cache_test.cc)
+
 pando_test(front_door_model_test LABEL model LIBRARIES rapidcheck SOURCES
-  cache/embedding_cache_model_test.cc)
+  cache/embedding_cache_model_test.cc
+  cache/slot_cache_model_test.cc)
 
 pando_test(store_faults_file_test LABEL fault SOURCES cache/store_faults_file_test.cc)
 
@@ -39,7 +45,8 @@ pando_test(base_test LABEL unit SOURCES
   base/line_pool_test.cc
   base/bulk_test.cc
   base/namespace_test.cc
-  base/page_hash_test.cc)
+  base/page_hash_test.cc
+  base/recency_list_test.cc)
 
 pando_test(index_test LABEL unit SOURCES
   index/eviction_order_test.cc

@@ -34,4 +34,7 @@ class Random {
   std::uint64_t state_;
 };
 
+/// From the system: another number every time, for hashes that outsiders must not foresee.
+std::uint64_t random_seed();
+
 }  // namespace pando

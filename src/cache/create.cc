@@ -4,9 +4,9 @@
 #include <atomic>
 #include <bit>
 #include <functional>
-#include <random>
 
 #include "base/check.h"
+#include "base/random.h"
 #include "cache/prefix_cache_impl.h"
 #include "pando/cache.h"
 
@@ -16,11 +16,6 @@ namespace {
 std::uint32_t next_cache_id() {
   static std::atomic<std::uint32_t> last{0};
   return ++last;
-}
-
-std::uint64_t random_seed() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
 }
 
 Result<std::unique_ptr<EvictionPolicy>> policy_or_lru(std::unique_ptr<EvictionPolicy> policy) {
