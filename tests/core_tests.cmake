@@ -31,6 +31,7 @@ pando_test(cache_test LABEL unit SOURCES
 pando_test(embedding_cache_test LABEL unit SOURCES cache/embedding_cache_test.cc)
 
 pando_test(slot_cache_test LABEL unit SOURCES
+  cache/slot_cache_bounds_test.cc
   cache/slot_cache_copy_test.cc
   cache/slot_cache_pin_test.cc
   cache/slot_cache_test.cc)
