@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An engine that addresses KV by blocks and finds prefixes by chained hashes, as vLLM does: a model
-// with full-attention and sliding-window layers, prompts that share a beginning, generation token by
-// token, and a request that is preempted when blocks run out.
+// with full-attention and sliding-window layers, prompts that share a beginning, generation token
+// by token, and a request that is preempted when blocks run out.
 #include <cstdio>
 #include <vector>
 

@@ -196,15 +196,14 @@ class Twins {
     }
     RC_ASSERT(cache_->num_requests() == running);
     for (std::size_t g = 0; g < options_.groups.size(); ++g)
-      RC_ASSERT(cache_->sizes(g).total ==
-                model_.cached_blocks(g) * options_.groups[g].block_size);
+      RC_ASSERT(cache_->sizes(g).total == model_.cached_blocks(g) * options_.groups[g].block_size);
     RC_ASSERT(cache_->pool().collisions() == 0U);
     if (running > 0) compare_common_prefix(running);
   }
 
   void compare_common_prefix(std::size_t running) {
-    const auto any = std::find_if(pairs_.begin(), pairs_.end(),
-                                  [](const Pair& p) { return p.model.running; });
+    const auto any =
+        std::find_if(pairs_.begin(), pairs_.end(), [](const Pair& p) { return p.model.running; });
     const auto shared = cache_->common_prefix_blocks(any->real);
     for (std::size_t g = 0; g < options_.groups.size(); ++g) {
       std::size_t n = 0;

@@ -238,11 +238,12 @@ TEST(BlockCache, BadInputIsRefusedAndChangesNothing) {
   const ComputedBlocks computed = cache->get_computed(request);
   EXPECT_TRUE(fails(cache->allocate(request, 1, {.computed = &computed}),
                     ErrorCode::invalid_argument, "has blocks already"));
-  EXPECT_TRUE(fails(cache->advance(request, 7), ErrorCode::invalid_argument, "advance to 7 tokens"));
+  EXPECT_TRUE(
+      fails(cache->advance(request, 7), ErrorCode::invalid_argument, "advance to 7 tokens"));
   EXPECT_TRUE(fails(cache->advance(request, 9), ErrorCode::invalid_argument, "the request has 8"));
   ASSERT_TRUE(cache->append(request, std::vector<Token>{9, 10}).ok());
-  EXPECT_TRUE(fails(cache->advance(request, 9), ErrorCode::invalid_argument,
-                    "group 0 has no block there"));
+  EXPECT_TRUE(
+      fails(cache->advance(request, 9), ErrorCode::invalid_argument, "group 0 has no block there"));
   EXPECT_TRUE(fails(cache->append(request, std::vector<Token>{1, -2}), ErrorCode::invalid_argument,
                     "token -2 at position 11 is negative"));
   EXPECT_EQ(request.tokens().size(), 10U);

@@ -52,8 +52,7 @@ TEST(BlockEvents, ExtraKeysAndNamespacesAreTold) {
   EXPECT_EQ(events[0].ns, make_namespace({.lora = "a", .salt = "s"}));
   ASSERT_EQ(events[0].extra_keys.size(), 2U);
   EXPECT_EQ(events[0].extra_keys[0], (std::vector<ExtraKey>{std::string("a"), std::string("s")}));
-  EXPECT_EQ(events[0].extra_keys[1],
-            (std::vector<ExtraKey>{std::string("a"), ItemKey{"cat", 2}}));
+  EXPECT_EQ(events[0].extra_keys[1], (std::vector<ExtraKey>{std::string("a"), ItemKey{"cat", 2}}));
 }
 
 TEST(BlockEvents, WhatIsTakenForSomethingElseIsRemoved) {

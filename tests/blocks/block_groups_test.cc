@@ -53,11 +53,11 @@ class Patches {
       const BlockGroup& group = groups_[g];
       if (length % group.block_size != 0) return false;
       for (std::size_t t = 0; t < length; ++t) {
-        const bool seen = group.kind == GroupKind::full ||
-                          (group.kind == GroupKind::sliding_window && length - t < group.span) ||
-                          (group.kind == GroupKind::chunked_local &&
-                           t / group.span == length / group.span) ||
-                          (group.kind == GroupKind::recurrent && t + 1 == length);
+        const bool seen =
+            group.kind == GroupKind::full ||
+            (group.kind == GroupKind::sliding_window && length - t < group.span) ||
+            (group.kind == GroupKind::chunked_local && t / group.span == length / group.span) ||
+            (group.kind == GroupKind::recurrent && t + 1 == length);
         if (seen && !has_[g][t / group.block_size]) return false;
       }
     }
@@ -166,8 +166,8 @@ TEST(BlockGroups, AStepMustEndWhereAStateIs) {
   TestBlocks cache(block_options({recurrent_group(4)}));
   BlockRequest request = cache.start(tokens(30));
   ASSERT_TRUE(cache->allocate(request, 16).ok());
-  EXPECT_TRUE(fails(cache->advance(request, 5), ErrorCode::invalid_argument,
-                    "group 0 has no block there"));
+  EXPECT_TRUE(
+      fails(cache->advance(request, 5), ErrorCode::invalid_argument, "group 0 has no block there"));
   EXPECT_TRUE(cache->advance(request, 14).ok());  // drafts were rejected
 }
 

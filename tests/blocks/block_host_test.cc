@@ -165,7 +165,8 @@ TEST(BlockHost, AFailedLoadBreaksItsRequestAlone) {
   copier.step(1, /*succeed=*/false);
   EXPECT_EQ(cache->poll().failures, 1U);
   EXPECT_TRUE(request.is_broken());
-  EXPECT_TRUE(fails(cache->advance(request, 13), ErrorCode::corrupt, "expected it to be preempted"));
+  EXPECT_TRUE(
+      fails(cache->advance(request, 13), ErrorCode::corrupt, "expected it to be preempted"));
   EXPECT_TRUE(fails(cache->allocate(request, 1), ErrorCode::corrupt, "a load of this request"));
   cache->preempt(request);
   EXPECT_FALSE(request.is_broken());

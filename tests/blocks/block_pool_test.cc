@@ -23,9 +23,7 @@ class BlockPoolTest : public ::testing::Test {
         EXPECT_TRUE(pool->has_content(b));
       }
     };
-    options.on_gone = [this](const BlockContent& content) {
-      gone.push_back(content.tokens[0]);
-    };
+    options.on_gone = [this](const BlockContent& content) { gone.push_back(content.tokens[0]); };
     pool = std::move(*BlockPool::create(options));
   }
   std::vector<std::uint32_t> take(std::size_t n) {

@@ -90,8 +90,8 @@ TEST_F(BlockStoreTest, AnAdapterAndASaltOfOneNameAreKeptApart) {
 }
 
 TEST_F(BlockStoreTest, EveryKindOfGroupIsFetched) {
-  const BlockTierSetup setup = stored(
-      {full_group(4), window_group(4, 6), recurrent_group(8, true), window_group(4, 10)});
+  const BlockTierSetup setup =
+      stored({full_group(4), window_group(4, 6), recurrent_group(8, true), window_group(4, 10)});
   store_blocks(tokens(33), setup);
   TieredBlocks reader(setup);
   attach_blocks(reader);
@@ -129,7 +129,8 @@ TEST_F(BlockStoreTest, AttachingTwiceOnlyChangesPolicies) {
   attach_blocks(cache);
   StorageOptions o = storage();
   o.write_policy = "write_back";
-  EXPECT_EQ(*cache->attach_storage(o), "the store \"" + name + "\" is attached already; policies updated");
+  EXPECT_EQ(*cache->attach_storage(o),
+            "the store \"" + name + "\" is attached already; policies updated");
   o.backend = "memory";
   EXPECT_TRUE(fails(cache->attach_storage(o), ErrorCode::in_use, "is attached; detach it"));
   o = storage();

@@ -77,7 +77,8 @@ TEST(FreeQueue, AgreesWithAListOverRandomOperations) {
           out.push_back(id);
         }
       } else if (kind == 1 && !list.empty()) {
-        const auto at = std::next(list.begin(), static_cast<std::ptrdiff_t>(random.below(list.size())));
+        const auto at =
+            std::next(list.begin(), static_cast<std::ptrdiff_t>(random.below(list.size())));
         out.push_back(*at);
         queue.remove(*at);
         list.erase(at);

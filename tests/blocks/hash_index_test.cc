@@ -112,7 +112,8 @@ TEST(HashIndex, AgreesWithAMapOverRandomOperations) {
     for (std::uint64_t op = 1; op <= 2000; ++op) {
       Held held;
       held.group = static_cast<std::uint32_t>(random.below(2));
-      held.hash = hash_of(random.below(12) << (random.below(2) * 5), static_cast<std::uint8_t>(random.below(2)));
+      held.hash = hash_of(random.below(12) << (random.below(2) * 5),
+                          static_cast<std::uint8_t>(random.below(2)));
       held.tokens.assign(4, static_cast<Token>(random.below(2)));
       held.since = op;
       const BlockContent content{held.group, &held.hash, held.tokens.data()};
@@ -126,8 +127,7 @@ TEST(HashIndex, AgreesWithAMapOverRandomOperations) {
       }
       std::uint32_t expected = 0;
       for (const auto& [i, h] : model) {
-        const bool same = h.group == held.group && h.hash == held.hash &&
-                          h.tokens == held.tokens;
+        const bool same = h.group == held.group && h.hash == held.hash && h.tokens == held.tokens;
         if (same && (expected == 0 || h.since < model[expected].since)) expected = i;
       }
       ASSERT_EQ(index_of(index.find(content)), expected);

@@ -31,7 +31,8 @@ inline BlockGroup recurrent_group(std::size_t size, bool every_state = false) {
   return {GroupKind::recurrent, size, 0, every_state, {}};
 }
 
-inline BlockCacheOptions block_options(std::vector<BlockGroup> groups, std::size_t num_blocks = 32) {
+inline BlockCacheOptions block_options(std::vector<BlockGroup> groups,
+                                       std::size_t num_blocks = 32) {
   BlockCacheOptions options;
   options.num_blocks = num_blocks;
   options.groups = std::move(groups);

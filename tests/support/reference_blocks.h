@@ -41,7 +41,8 @@ class ReferenceBlocks {
   }
 
   /// The longest hit, and its blocks by group.
-  std::size_t computed(const Request& r, std::vector<std::vector<std::uint32_t>>* blocks = {}) const {
+  std::size_t computed(const Request& r,
+                       std::vector<std::vector<std::uint32_t>>* blocks = {}) const {
     std::size_t skip = options_.recompute_last_block ? 1 : 0;
     const std::size_t limit = r.tokens.empty() ? 0 : r.tokens.size() - 1;
     std::size_t length = limit / align_ * align_;
@@ -132,9 +133,9 @@ class ReferenceBlocks {
 
   std::size_t cached_blocks(std::size_t group) const {
     const std::string prefix = std::to_string(group) + "/";
-    return static_cast<std::size_t>(std::count_if(
-        content_.begin(), content_.end(),
-        [&](const auto& c) { return c && c->text.starts_with(prefix); }));
+    return static_cast<std::size_t>(
+        std::count_if(content_.begin(), content_.end(),
+                      [&](const auto& c) { return c && c->text.starts_with(prefix); }));
   }
   std::uint32_t holders(std::uint32_t block) const { return holders_[block]; }
 

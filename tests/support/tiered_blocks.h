@@ -65,16 +65,15 @@ class TieredBlocks {
   ::testing::AssertionResult holds(const BlockRequest& request, std::size_t n) const {
     for (std::size_t g = 0; g < sides.size() && n > 0; ++g) {
       const BlockGroup& group = groups()[g];
-      const std::size_t first = group.kind == GroupKind::recurrent
-                                    ? n - 1
-                                    : needed_from(group, n) * group.block_size;
+      const std::size_t first =
+          group.kind == GroupKind::recurrent ? n - 1 : needed_from(group, n) * group.block_size;
       for (std::size_t t = first; t < n; ++t) {
         const PageId block = request.blocks(g)[t / group.block_size];
         if (block == kNullBlock ||
             sides[g].read(row_of_token(group, block, t)) != value(request, g, t))
           return ::testing::AssertionFailure()
-                 << "group " << g << ", token " << t << " of " << n << ", block "
-                 << index_of(block) << " has other bytes";
+                 << "group " << g << ", token " << t << " of " << n << ", block " << index_of(block)
+                 << " has other bytes";
       }
     }
     return ::testing::AssertionSuccess();
@@ -142,8 +141,8 @@ class TieredBlocks {
   const std::vector<BlockGroup>& groups() const { return cache->options().groups; }
   static SlotId row_of_token(const BlockGroup& group, PageId block, std::size_t t) {
     if (group.kind == GroupKind::recurrent) return SlotId{index_of(block)};
-    return SlotId{static_cast<std::int64_t>(index_of(block) * group.block_size +
-                                            t % group.block_size)};
+    return SlotId{
+        static_cast<std::int64_t>(index_of(block) * group.block_size + t % group.block_size)};
   }
   static std::uint64_t value(const BlockRequest& request, std::size_t g, std::size_t t) {
     const Tokens tokens(request.tokens().begin(), request.tokens().end());
