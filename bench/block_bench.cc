@@ -105,10 +105,14 @@ void HashChain(benchmark::State& state, HashFunction function) {
   state.counters["ns_per_block"] = measured.work_ns / static_cast<double>(messages.size());
   for (auto _ : state) hash_all(hasher);
 }
-BENCHMARK_CAPTURE(HashChain, tokens : 8192 / page : 16 / sha256, HashFunction::sha256_cbor);
-BENCHMARK_CAPTURE(HashChain, tokens : 8192 / page : 16 / sglang, HashFunction::sglang);
-BENCHMARK_CAPTURE(HashChain, tokens : 8192 / page : 16 / xxhash, HashFunction::xxhash_cbor);
-BENCHMARK_CAPTURE(HashChain, tokens : 8192 / page : 16 / keyed, HashFunction::keyed);
+BENCHMARK_CAPTURE(HashChain, sha256, HashFunction::sha256_cbor)
+    ->Name("HashChain/tokens:8192/page:16/sha256");
+BENCHMARK_CAPTURE(HashChain, sglang, HashFunction::sglang)
+    ->Name("HashChain/tokens:8192/page:16/sglang");
+BENCHMARK_CAPTURE(HashChain, xxhash, HashFunction::xxhash_cbor)
+    ->Name("HashChain/tokens:8192/page:16/xxhash");
+BENCHMARK_CAPTURE(HashChain, keyed, HashFunction::keyed)
+    ->Name("HashChain/tokens:8192/page:16/keyed");
 
 // Takes and frees blocks, as a request does: from its end. With content, each take forgets some.
 void take_and_free(benchmark::State& state, bool with_content) {

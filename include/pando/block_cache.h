@@ -200,6 +200,8 @@ class BlockCache {
   friend class BlockRequest;
   struct Impl;
   explicit BlockCache(std::unique_ptr<Impl> impl);
+  /// Stops at a check unless the request is one of this cache's.
+  BlockRequest::Impl& own(const BlockRequest& request) const;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -103,7 +103,7 @@ Result<std::unique_ptr<BlockCache>> BlockCache::create(const BlockCacheOptions& 
   pool.deduplicate = options.deduplicate;
   pool.on_evict = [i = impl.get()](std::span<const PageId> blocks) {
     i->stats.evicted_blocks += blocks.size();
-    if (i->host && !i->discarding) i->host->leaving(blocks);
+    if (i->host) i->host->leaving(blocks, !i->discarding);
   };
   if (options.events)
     pool.on_gone = [i = impl.get()](const BlockContent& content) {

@@ -13,6 +13,7 @@
 
 #include "base/bulk.h"
 #include "base/check.h"
+#include "base/named.h"
 #include "base/page_hash.h"
 #include "base/sha256.h"
 #include "blocks/cbor.h"
@@ -20,7 +21,7 @@
 namespace pando {
 namespace {
 
-constexpr std::pair<HashFunction, std::string_view> kFunctions[] = {
+constexpr Named<HashFunction> kFunctions[] = {
     {HashFunction::keyed, "keyed"},
     {HashFunction::sha256_cbor, "sha256_cbor"},
     {HashFunction::xxhash_cbor, "xxhash_cbor"},
@@ -106,17 +107,10 @@ void random_bytes(std::span<std::uint8_t> out) {
 
 }  // namespace
 
-std::string_view to_string(HashFunction function) {
-  for (const auto& [known, name] : kFunctions) {
-    if (known == function) return name;
-  }
-  return "unknown";
-}
+std::string_view to_string(HashFunction function) { return name_of(kFunctions, function); }
 
 Result<HashFunction> parse_hash_function(std::string_view name) {
-  for (const auto& [function, known] : kFunctions) {
-    if (known == name) return function;
-  }
+  if (const auto known = value_of(kFunctions, name)) return *known;
   return make_error(ErrorCode::invalid_argument,
                     "hash function \"{}\": expected keyed, sha256_cbor, xxhash_cbor or sglang",
                     name);

@@ -153,9 +153,9 @@ void BlockHost::write_through(std::uint32_t group, std::span<const PageId> block
   if (!part.device.empty()) copy_out(std::move(part), /*wait=*/false);
 }
 
-void BlockHost::leaving(std::span<const PageId> blocks) {
+void BlockHost::leaving(std::span<const PageId> blocks, bool is_worth_saving) {
   for (const PageId block : blocks) uses_[index_of(block)] = 0;
-  if (options_.write_policy != WritePolicy::write_back) return;
+  if (options_.write_policy != WritePolicy::write_back || !is_worth_saving) return;
   std::map<std::uint32_t, Part> parts;
   for (const PageId block : blocks) {
     if (!is_wanted(block)) continue;

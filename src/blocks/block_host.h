@@ -37,8 +37,9 @@ class BlockHost {
 
   /// Blocks of a group whose bytes are in place are used: those used often enough are copied.
   void write_through(std::uint32_t group, std::span<const PageId> blocks);
-  /// Blocks are about to lose their content: copies them first if that is the policy.
-  void leaving(std::span<const PageId> blocks);
+  /// Blocks are about to lose their content: copies them first if that is the policy and they are
+  /// worth it.
+  void leaving(std::span<const PageId> blocks, bool is_worth_saving);
 
   /// What a load brings to blocks of one group.
   struct Part {

@@ -39,6 +39,13 @@ std::span<const PageId> BlockRequest::blocks(std::size_t group) const {
 std::size_t BlockRequest::num_computed() const { return impl_->num_computed; }
 bool BlockRequest::is_broken() const { return impl_->broken; }
 
+BlockRequest::Impl& BlockCache::own(const BlockRequest& request) const {
+  PANDO_CHECK(request.impl_ && request.impl_->cache == impl_.get(),
+              "a BlockCache was given a request that {}",
+              request.impl_ ? "is another's" : "was moved from");
+  return *request.impl_;
+}
+
 Result<BlockRequest> BlockCache::start(std::span<const Token> tokens, RequestKeys keys) {
   if (Status s = keys.validate(); !s) return s.error();
   auto r = std::make_unique<BlockRequest::Impl>();
@@ -56,7 +63,7 @@ Result<BlockRequest> BlockCache::start(std::span<const Token> tokens, RequestKey
 }
 
 Status BlockCache::append(BlockRequest& request, std::span<const Token> tokens) {
-  BlockRequest::Impl& r = *request.impl_;
+  BlockRequest::Impl& r = own(request);
   const std::size_t before = r.tokens.size();
   pando::append(r.tokens, tokens);
   if (!impl_->options.caching) return {};
@@ -74,7 +81,7 @@ std::size_t BlockCache::Impl::longest_hit(std::size_t limit, HitSearch::Reach re
 }
 
 ComputedBlocks BlockCache::get_computed(const BlockRequest& request) {
-  const BlockRequest::Impl& r = *request.impl_;
+  const BlockRequest::Impl& r = own(request);
   const std::size_t limit = Impl::limit_of(r);
   ComputedBlocks out;
   impl_->search->begin(impl_->keys_of(r));
@@ -216,7 +223,7 @@ Status BlockCache::Impl::commit(Request& r, std::vector<Plan>& plans, std::size_
 
 Status BlockCache::allocate(BlockRequest& request, std::size_t num_new_tokens,
                             const AllocateOptions& options) {
-  BlockRequest::Impl& r = *request.impl_;
+  BlockRequest::Impl& r = own(request);
   const BlockCacheOptions& own = impl_->options;
   if (r.broken)
     return make_error(ErrorCode::corrupt,
@@ -313,7 +320,7 @@ void BlockCache::Impl::release_unseen(Request& r) {
 }
 
 Status BlockCache::advance(BlockRequest& request, std::size_t num_computed) {
-  BlockRequest::Impl& r = *request.impl_;
+  BlockRequest::Impl& r = own(request);
   if (r.broken)
     return make_error(ErrorCode::corrupt,
                       "advance: a load of this request failed; expected it to be preempted");
@@ -369,11 +376,12 @@ void BlockCache::Impl::let_go(Request& r) {
   r.broken = false;
 }
 
-void BlockCache::free(BlockRequest& request) { impl_->let_go(*request.impl_); }
+void BlockCache::free(BlockRequest& request) { impl_->let_go(own(request)); }
 
 void BlockCache::preempt(BlockRequest& request) {
-  impl_->stats.preemptions += request.impl_->running ? 1 : 0;
-  impl_->let_go(*request.impl_);
+  BlockRequest::Impl& r = own(request);
+  impl_->stats.preemptions += r.running ? 1 : 0;
+  impl_->let_go(r);
 }
 
 std::vector<std::size_t> BlockCache::common_prefix_blocks(const BlockRequest& any) const {
@@ -382,7 +390,7 @@ std::vector<std::size_t> BlockCache::common_prefix_blocks(const BlockRequest& an
   for (std::size_t g = 0; g < impl_->options.groups.size(); ++g) {
     std::size_t& shared = out.emplace_back(0);
     if (impl_->options.groups[g].kind != GroupKind::full) continue;
-    const std::span<const PageId> blocks = any.blocks(g);
+    const std::span<const PageId> blocks = own(any).groups[g].blocks;
     const auto holders = [&](PageId block) {
       return impl_->pool->num_holders(block) - (impl_->host ? impl_->host->copy_holds(block) : 0);
     };

@@ -89,7 +89,7 @@ StoreStats BlockCache::storage_stats() const {
 
 Result<Prefetch> BlockCache::prefetch(const BlockRequest& request) {
   if (!impl_->storage) return Prefetch{};
-  const BlockRequest::Impl& r = *request.impl_;
+  const BlockRequest::Impl& r = own(request);
   return impl_->storage->prefetch(impl_->keys_of(r), Impl::limit_of(r));
 }
 

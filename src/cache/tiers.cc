@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/named.h"
 #include "cache/prefix_cache_impl.h"
 #include "copy/tier_pools.h"
 #include "pando/cache.h"
@@ -12,7 +13,7 @@
 namespace pando {
 namespace {
 
-constexpr std::pair<WritePolicy, std::string_view> kWritePolicies[] = {
+constexpr Named<WritePolicy> kWritePolicies[] = {
     {WritePolicy::write_through, "write_through"},
     {WritePolicy::write_through_selective, "write_through_selective"},
     {WritePolicy::write_back, "write_back"},
@@ -29,17 +30,10 @@ Status validate_pools(const TierPools& pools, bool wanted, const char* name, std
 
 }  // namespace
 
-std::string_view to_string(WritePolicy policy) {
-  for (const auto& [known, name] : kWritePolicies) {
-    if (known == policy) return name;
-  }
-  return "unknown";
-}
+std::string_view to_string(WritePolicy policy) { return name_of(kWritePolicies, policy); }
 
 Result<WritePolicy> parse_write_policy(std::string_view name) {
-  for (const auto& [policy, known] : kWritePolicies) {
-    if (known == name) return policy;
-  }
+  if (const auto known = value_of(kWritePolicies, name)) return *known;
   return make_error(ErrorCode::invalid_argument,
                     "write policy \"{}\": expected write_through, write_through_selective or "
                     "write_back",

@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/named.h"
 #include "pando/config.h"
 #include "store/option_reader.h"
 
 namespace pando {
 namespace {
 
-constexpr std::pair<PrefetchPolicy, std::string_view> kPrefetchPolicies[] = {
+constexpr Named<PrefetchPolicy> kPrefetchPolicies[] = {
     {PrefetchPolicy::best_effort, "best_effort"},
     {PrefetchPolicy::wait_complete, "wait_complete"},
     {PrefetchPolicy::timeout, "timeout"},
@@ -38,17 +39,10 @@ Result<PrefetchOptions> parse_prefetch(const Config& config) {
 
 }  // namespace
 
-std::string_view to_string(PrefetchPolicy policy) {
-  for (const auto& [known, name] : kPrefetchPolicies) {
-    if (known == policy) return name;
-  }
-  return "unknown";
-}
+std::string_view to_string(PrefetchPolicy policy) { return name_of(kPrefetchPolicies, policy); }
 
 Result<PrefetchPolicy> parse_prefetch_policy(std::string_view name) {
-  for (const auto& [policy, known] : kPrefetchPolicies) {
-    if (known == name) return policy;
-  }
+  if (const auto known = value_of(kPrefetchPolicies, name)) return *known;
   return make_error(ErrorCode::invalid_argument,
                     "prefetch policy \"{}\": expected best_effort, wait_complete or timeout", name);
 }

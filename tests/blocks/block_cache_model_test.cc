@@ -10,35 +10,12 @@
 
 #include "base/random.h"
 #include "pando/block_cache.h"
+#include "support/block_fixture.h"
 #include "support/random_ops.h"
 #include "support/reference_blocks.h"
 
 namespace pando::testing {
 namespace {
-
-BlockCacheOptions options_of(std::vector<BlockGroup> groups, std::size_t num_blocks = 40) {
-  BlockCacheOptions options;
-  options.num_blocks = num_blocks;
-  options.groups = std::move(groups);
-  return options;
-}
-
-constexpr BlockGroup full(std::size_t size) { return {GroupKind::full, size, 0, false, {}}; }
-constexpr BlockGroup window(std::size_t size, std::size_t span) {
-  return {GroupKind::sliding_window, size, span, false, {}};
-}
-constexpr BlockGroup chunked(std::size_t size, std::size_t span) {
-  return {GroupKind::chunked_local, size, span, false, {}};
-}
-constexpr BlockGroup recurrent(std::size_t size, bool every = false) {
-  return {GroupKind::recurrent, size, 0, every, {}};
-}
-
-std::vector<std::uint32_t> numbers(std::span<const PageId> blocks) {
-  std::vector<std::uint32_t> out;
-  for (const PageId b : blocks) out.push_back(index_of(b));
-  return out;
-}
 
 /// Both caches side by side. An operation is made of one random number.
 class Twins {
@@ -237,32 +214,36 @@ void run(const BlockCacheOptions& options) {
   }));
 }
 
-TEST(BlockCacheModel, FullAttention) { run(options_of({full(4)})); }
-TEST(BlockCacheModel, BlocksOfOneToken) { run(options_of({full(1)}, 150)); }
-TEST(BlockCacheModel, SlidingWindow) { run(options_of({window(4, 10)})); }
-TEST(BlockCacheModel, ChunkedLocal) { run(options_of({chunked(4, 12)})); }
-TEST(BlockCacheModel, RecurrentAtStepEnds) { run(options_of({recurrent(4)}, 24)); }
-TEST(BlockCacheModel, RecurrentAtEveryBlock) { run(options_of({recurrent(4, true)})); }
-TEST(BlockCacheModel, FullAndWindow) { run(options_of({full(4), window(4, 9)}, 60)); }
+TEST(BlockCacheModel, FullAttention) { run(block_options({full_group(4)}, 40)); }
+TEST(BlockCacheModel, BlocksOfOneToken) { run(block_options({full_group(1)}, 150)); }
+TEST(BlockCacheModel, SlidingWindow) { run(block_options({window_group(4, 10)}, 40)); }
+TEST(BlockCacheModel, ChunkedLocal) { run(block_options({chunked_group(4, 12)}, 40)); }
+TEST(BlockCacheModel, RecurrentAtStepEnds) { run(block_options({recurrent_group(4)}, 24)); }
+TEST(BlockCacheModel, RecurrentAtEveryBlock) { run(block_options({recurrent_group(4, true)}, 40)); }
+TEST(BlockCacheModel, FullAndWindow) {
+  run(block_options({full_group(4), window_group(4, 9)}, 60));
+}
 TEST(BlockCacheModel, GroupsOfDifferentBlockSizes) {
-  run(options_of({full(4), window(2, 7), chunked(6, 12)}, 90));
+  run(block_options({full_group(4), window_group(2, 7), chunked_group(6, 12)}, 90));
 }
 TEST(BlockCacheModel, AllKindsTogether) {
-  run(options_of({window(4, 8), full(2), chunked(4, 16), recurrent(4), full(4)}, 110));
+  run(block_options(
+      {window_group(4, 8), full_group(2), chunked_group(4, 16), recurrent_group(4), full_group(4)},
+      110));
 }
 TEST(BlockCacheModel, Deduplicated) {
-  BlockCacheOptions options = options_of({full(4), window(4, 12)}, 60);
+  BlockCacheOptions options = block_options({full_group(4), window_group(4, 12)}, 60);
   options.deduplicate = true;
   run(options);
 }
 TEST(BlockCacheModel, LastBlockIsRecomputed) {
-  BlockCacheOptions options = options_of({full(4), recurrent(8, true)}, 60);
+  BlockCacheOptions options = block_options({full_group(4), recurrent_group(8, true)}, 60);
   options.recompute_last_block = true;
   options.keep_tokens = false;
   run(options);
 }
 TEST(BlockCacheModel, HashesOfVllm) {
-  BlockCacheOptions options = options_of({full(4), window(4, 5)}, 50);
+  BlockCacheOptions options = block_options({full_group(4), window_group(4, 5)}, 50);
   options.hash.function = HashFunction::sha256_cbor;
   run(options);
 }

@@ -307,5 +307,13 @@ TEST(BlockCacheDeathTest, RequestsMustNotOutliveIt) {
   EXPECT_DEATH(cache.reset(), "1 requests outlive their BlockCache");
 }
 
+TEST(BlockCacheDeathTest, RequestsOfOthersAreRefused) {
+  const TestBlocks one(fours()), other(fours());
+  BlockRequest request = one.start(tokens(4));
+  EXPECT_DEATH((void)other->allocate(request, 4), "was given a request that is another's");
+  const BlockRequest moved = std::move(request);
+  EXPECT_DEATH(one->free(request), "was given a request that was moved from");
+}
+
 }  // namespace
 }  // namespace pando::testing

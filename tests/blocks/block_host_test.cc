@@ -9,6 +9,33 @@
 namespace pando::testing {
 namespace {
 
+/// Copies end when the test says; the first 9 tokens are on the host, and only there.
+class BlockHostSteps : public ::testing::Test {
+ protected:
+  BlockHostSteps() : cache({.copier = &copier}) {
+    cache.run(tokens(9));
+    copier.run_all();
+    cache.settle();
+    cache.flush();
+  }
+  ~BlockHostSteps() override {
+    copier.run_all();
+    cache.settle();
+    EXPECT_TRUE(cache.closes());
+  }
+  /// A request that loads the first 8 of its tokens.
+  BlockRequest load(std::size_t num_tokens) {
+    BlockRequest request = *cache->start(tokens(num_tokens));
+    const ComputedBlocks computed = cache->get_computed(request);
+    EXPECT_EQ(computed.host_length, 8U);
+    cache->allocate(request, num_tokens - 8, {.computed = &computed}).value();
+    return request;
+  }
+
+  StepCopier copier;
+  TieredBlocks cache;
+};
+
 TEST(BlockHost, WhatTheDeviceForgetsComesBackWithItsBytes) {
   for (const HostLayout layout : {HostLayout::layer_first, HostLayout::page_first,
                                   HostLayout::page_first_direct, HostLayout::page_head}) {
@@ -130,16 +157,8 @@ TEST(BlockHost, AFailedBackupIsAMiss) {
   EXPECT_TRUE(cache.closes());
 }
 
-TEST(BlockHost, NothingComputedBehindALoadIsFoundBeforeItHasArrived) {
-  StepCopier copier;
-  TieredBlocks cache({.copier = &copier});
-  cache.run(tokens(9));
-  copier.run_all();
-  cache.settle();
-  cache.flush();
-  BlockRequest request = *cache->start(tokens(13));
-  const ComputedBlocks computed = cache->get_computed(request);
-  ASSERT_TRUE(cache->allocate(request, 5, {.computed = &computed}).ok());
+TEST_F(BlockHostSteps, NothingComputedBehindALoadIsFoundBeforeItHasArrived) {
+  BlockRequest request = load(13);
   EXPECT_EQ(request.num_computed(), 8U);
   cache.compute(request, 8, 13);
   ASSERT_TRUE(cache->advance(request, 13).ok());
@@ -148,20 +167,10 @@ TEST(BlockHost, NothingComputedBehindALoadIsFoundBeforeItHasArrived) {
   copier.run_all();
   cache->poll();
   EXPECT_EQ(cache.find(tokens(13)).length, 12U);
-  copier.run_all();
-  cache.settle();
 }
 
-TEST(BlockHost, AFailedLoadBreaksItsRequestAlone) {
-  StepCopier copier;
-  TieredBlocks cache({.copier = &copier});
-  cache.run(tokens(9));
-  copier.run_all();
-  cache.settle();
-  cache.flush();
-  BlockRequest request = *cache->start(tokens(13));
-  const ComputedBlocks computed = cache->get_computed(request);
-  ASSERT_TRUE(cache->allocate(request, 5, {.computed = &computed}).ok());
+TEST_F(BlockHostSteps, AFailedLoadBreaksItsRequestAlone) {
+  BlockRequest request = load(13);
   copier.step(1, /*succeed=*/false);
   EXPECT_EQ(cache->poll().failures, 1U);
   EXPECT_TRUE(request.is_broken());
@@ -178,23 +187,10 @@ TEST(BlockHost, AFailedLoadBreaksItsRequestAlone) {
   cache.compute(request, 0, 13);
   ASSERT_TRUE(cache->advance(request, 13).ok());
   EXPECT_TRUE(cache.holds(request, 13));
-  copier.run_all();
-  cache.settle();
-  EXPECT_TRUE(cache.closes());
 }
 
-TEST(BlockHost, ARequestMayGoWhileItsLoadIsUnderWay) {
-  StepCopier copier;
-  TieredBlocks cache({.copier = &copier});
-  cache.run(tokens(9));
-  copier.run_all();
-  cache.settle();
-  cache.flush();
-  {
-    BlockRequest request = *cache->start(tokens(9));
-    const ComputedBlocks computed = cache->get_computed(request);
-    ASSERT_TRUE(cache->allocate(request, 1, {.computed = &computed}).ok());
-  }
+TEST_F(BlockHostSteps, ARequestMayGoWhileItsLoadIsUnderWay) {
+  { const BlockRequest request = load(9); }
   EXPECT_TRUE(cache.closes());
   EXPECT_GT(cache->usage(), 0.0);  // nobody else is given blocks that are being written
   copier.run_all();
@@ -203,18 +199,8 @@ TEST(BlockHost, ARequestMayGoWhileItsLoadIsUnderWay) {
   EXPECT_TRUE(cache.closes());
 }
 
-TEST(BlockHost, TwoRequestsMayLoadTheSamePages) {
-  StepCopier copier;
-  TieredBlocks cache({.copier = &copier});
-  cache.run(tokens(9));
-  copier.run_all();
-  cache.settle();
-  cache.flush();
-  BlockRequest a = *cache->start(tokens(9)), b = *cache->start(tokens(9));
-  for (BlockRequest* request : {&a, &b}) {
-    const ComputedBlocks computed = cache->get_computed(*request);
-    ASSERT_TRUE(cache->allocate(*request, 1, {.computed = &computed}).ok());
-  }
+TEST_F(BlockHostSteps, TwoRequestsMayLoadTheSamePages) {
+  const BlockRequest a = load(9), b = load(9);
   EXPECT_TRUE(cache.closes());
   copier.step(1, true);
   cache->poll();
@@ -227,13 +213,7 @@ TEST(BlockHost, TwoRequestsMayLoadTheSamePages) {
   EXPECT_TRUE(cache.closes());
 }
 
-TEST(BlockHost, ARefusedLoadLeavesTheRequestAsItWas) {
-  StepCopier copier;
-  TieredBlocks cache({.copier = &copier});
-  cache.run(tokens(9));
-  copier.run_all();
-  cache.settle();
-  cache.flush();
+TEST_F(BlockHostSteps, ARefusedLoadLeavesTheRequestAsItWas) {
   BlockRequest request = *cache->start(tokens(9));
   const ComputedBlocks computed = cache->get_computed(request);
   copier.refuse(1);
@@ -243,8 +223,6 @@ TEST(BlockHost, ARefusedLoadLeavesTheRequestAsItWas) {
   EXPECT_DOUBLE_EQ(cache->usage(), 0.0);
   EXPECT_TRUE(cache.closes());
   EXPECT_TRUE(cache->allocate(request, 1, {.computed = &computed}).ok());
-  copier.run_all();
-  cache.settle();
 }
 
 TEST(BlockHost, FewTokensAreSoonerComputed) {

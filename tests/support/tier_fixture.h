@@ -22,6 +22,22 @@
 
 namespace pando::testing {
 
+/// Until nothing is under way; what that applied, in sum.
+template <typename Cache>
+PollResult poll_until_idle(Cache& cache) {
+  PollResult all;
+  do {
+    const PollResult now = cache.poll();
+    all.backups += now.backups;
+    all.loads += now.loads;
+    all.stored += now.stored;
+    all.failures += now.failures;
+    all.idle = now.idle;
+    if (!all.idle) std::this_thread::yield();
+  } while (!all.idle);
+  return all;
+}
+
 struct TierSetup {
   CacheOptions cache = {};  ///< `host` is filled in
   WritePolicy write_policy = WritePolicy::write_through;
@@ -197,20 +213,7 @@ class TieredCache {
     return ::testing::AssertionFailure() << "snapshot after " << match.length << " tokens";
   }
 
-  /// Until no copy is under way.
-  PollResult settle() {
-    PollResult all;
-    do {
-      const PollResult now = cache->poll();
-      all.backups += now.backups;
-      all.loads += now.loads;
-      all.stored += now.stored;
-      all.failures += now.failures;
-      all.idle = now.idle;
-      if (!all.idle) std::this_thread::yield();
-    } while (!all.idle);
-    return all;
-  }
+  PollResult settle() { return poll_until_idle(*cache); }
   /// As engines do before they read.
   void open_gates() {
     for (Side* side : {&full, &window, &state}) {

@@ -9,7 +9,6 @@
 #include <deque>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "blocks/hit_search.h"
@@ -112,19 +111,7 @@ class TieredBlocks {
       }
     }
   }
-  PollResult settle() {
-    PollResult all;
-    do {
-      const PollResult now = cache->poll();
-      all.backups += now.backups;
-      all.loads += now.loads;
-      all.stored += now.stored;
-      all.failures += now.failures;
-      all.idle = now.idle;
-      if (!all.idle) std::this_thread::yield();
-    } while (!all.idle);
-    return all;
-  }
+  PollResult settle() { return poll_until_idle(*cache); }
   void open_gates() {
     for (TieredCache::Side& side : sides)
       (void)side.device->wait_layer(side.device->geometry().num_layers - 1);
