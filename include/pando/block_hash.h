@@ -106,9 +106,13 @@ class BlockHasher {
   };
   void hash_block(const PageHash* parent, std::span<const Token> tokens, Writer& writer,
                   PageHash& out) const;
-  template <typename Hash>
-  static Pair link(Pair parent, std::span<const Token> tokens, const Secret& secret,
-                   Writer& writer);
+  void extend_cbor(std::span<const Token> tokens, std::uint64_t ns, std::span<BlockHash> chain,
+                   std::size_t first) const;
+  template <typename Check, std::size_t kBlock>
+  void extend_keyed(const Token* tokens, std::span<BlockHash> chain, std::size_t first) const;
+  template <typename Hash, std::size_t kBlock>
+  static Pair link(Pair parent, std::span<const Token, kBlock> tokens, const Secret& secret,
+                   Writer* writer);
   Pair check_of(const PageHash& value, std::uint64_t ns) const;
 
   std::size_t block_size_ = 0;

@@ -16,4 +16,9 @@ inline constexpr std::size_t kSha256Room = 72;
 
 void sha256_in_place(std::uint8_t* message, std::size_t size_bytes, PageHash& out);
 
+// The same in two steps, so that all but a few bytes can be written long before they are hashed.
+/// Returns the size with padding.
+std::size_t sha256_pad(std::uint8_t* message, std::size_t size_bytes);
+void sha256_padded(const std::uint8_t* message, std::size_t padded_bytes, PageHash& out);
+
 }  // namespace pando

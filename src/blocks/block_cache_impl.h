@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What BlockCache and its requests are made of. block_requests.cc has the life of a request,
-// block_tiers.cc the tiers below, block_cache.cc the rest.
+// block_allocate.cc its blocks, block_tiers.cc the tiers below, block_cache.cc the rest.
 //
 // Invariant: a block's holders are the requests that list it and the copies that move it. A full
 // block of a request has content once `cached` has passed it, unless it is null, a copy of another,

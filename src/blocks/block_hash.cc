@@ -32,14 +32,6 @@ constexpr std::string_view kExtraPrefix{"pando-extra-keys-v1\0", 20};
 constexpr std::size_t kShortHash = 16;
 static_assert(sizeof(BlockHash::check) == kShortHash);
 
-// The rows of a block; beyond the prompt there are none, and their hash is that of nothing.
-PageHash hash_embeds(const RequestKeys& keys, std::size_t begin, std::size_t end) {
-  const std::size_t size = keys.prompt_embeds.size();
-  const std::size_t from = std::min(begin * keys.embed_bytes, size);
-  const std::size_t to = std::min(end * keys.embed_bytes, size);
-  return digest_of({reinterpret_cast<const char*>(keys.prompt_embeds.data()) + from, to - from});
-}
-
 void write(CborWriter& out, std::span<const ExtraKey> extra) {
   for (const ExtraKey& key : extra) {
     if (const auto* name = std::get_if<std::string>(&key)) {
@@ -85,6 +77,7 @@ std::uint64_t load_word(const std::uint8_t* at) {
 
 // Objects, so that they are compiled into whoever is given one.
 struct Hash128 {
+  static constexpr std::size_t kWords = 2;
   template <typename Secret>
   [[gnu::always_inline]] XXH128_hash_t operator()(const void* data, std::size_t size_bytes,
                                                   const Secret& key) const {
@@ -92,6 +85,7 @@ struct Hash128 {
   }
 };
 struct Hash64 {
+  static constexpr std::size_t kWords = 1;
   template <typename Secret>
   [[gnu::always_inline]] XXH128_hash_t operator()(const void* data, std::size_t size_bytes,
                                                   const Secret& key) const {
@@ -114,45 +108,6 @@ Result<HashFunction> parse_hash_function(std::string_view name) {
   return make_error(ErrorCode::invalid_argument,
                     "hash function \"{}\": expected keyed, sha256_cbor, xxhash_cbor or sglang",
                     name);
-}
-
-Status RequestKeys::validate() const {
-  std::size_t end = 0;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const MultimodalItem& item = items[i];
-    if (item.id.empty() || item.length == 0)
-      return make_error(
-          ErrorCode::invalid_argument,
-          "multimodal item {}: an id of {} bytes and {} tokens; expected some of both", i,
-          item.id.size(), item.length);
-    if (item.offset < end || item.offset + item.length < item.offset)
-      return make_error(
-          ErrorCode::invalid_argument,
-          "multimodal item {} at tokens [{}, +{}): expected at {} or later, where the "
-          "one before ends",
-          i, item.offset, item.length, end);
-    end = item.offset + item.length;
-  }
-  if (prompt_embeds.empty() ? embed_bytes != 0
-                            : embed_bytes == 0 || prompt_embeds.size() % embed_bytes != 0)
-    return make_error(ErrorCode::invalid_argument,
-                      "prompt embeddings of {} bytes in rows of {}; expected whole rows",
-                      prompt_embeds.size(), embed_bytes);
-  return {};
-}
-
-std::vector<ExtraKey> extra_keys(const RequestKeys& keys, std::size_t begin, std::size_t end) {
-  std::vector<ExtraKey> out;
-  if (!keys.lora.empty()) out.emplace_back(keys.lora);
-  auto item = std::partition_point(
-      keys.items.begin(), keys.items.end(),
-      [begin](const MultimodalItem& i) { return i.offset + i.length <= begin; });
-  for (; item != keys.items.end() && item->offset < end; ++item)
-    out.emplace_back(ItemKey{
-        item->id, static_cast<std::int64_t>(item->offset) - static_cast<std::int64_t>(begin)});
-  if (begin == 0 && !keys.salt.empty()) out.emplace_back(keys.salt);
-  if (!keys.prompt_embeds.empty()) out.emplace_back(hash_embeds(keys, begin, end));
-  return out;
 }
 
 Status BlockHashOptions::validate() const {
@@ -267,26 +222,25 @@ void BlockHasher::hash_block(const PageHash* parent, std::span<const Token> toke
   }
 }
 
-// A link of the chains that are ours: of the parent, a hash of the tokens, our own extra keys. Two
-// words that have no address stay in registers from one block to the next. (As an array they go
-// through memory, and each link waits for the stores: 29 ns a block, not 18.)
-template <typename Hash>
-[[gnu::always_inline]] inline BlockHasher::Pair BlockHasher::link(Pair parent,
-                                                                  std::span<const Token> tokens,
-                                                                  const Secret& secret,
-                                                                  Writer& writer) {
+// A link of the chains that are ours: of the parent, a hash of the tokens, our own extra keys
+// (nullptr: none). Two words that have no address stay in registers from one block to the next. (As
+// an array they go through memory, and each link waits for the stores: 29 ns a block, not 18.)
+template <typename Hash, std::size_t kBlock>
+[[gnu::always_inline]] inline BlockHasher::Pair BlockHasher::link(
+    Pair parent, std::span<const Token, kBlock> tokens, const Secret& secret, Writer* writer) {
   const XXH128_hash_t own = Hash{}(tokens.data(), tokens.size_bytes(), secret);
-  const std::uint64_t link[] = {parent.low, parent.high, own.low64, own.high64};
-  const CborWriter& extra = writer.own_extra;
+  const std::uint64_t link[] = {parent.low, own.low64, parent.high, own.high64};
+  constexpr std::size_t kBytes = Hash::kWords * 2 * sizeof(std::uint64_t);
   XXH128_hash_t hash;
-  if (extra.size() == 0) [[likely]] {
-    hash = Hash{}(link, sizeof link, secret);
+  if (writer == nullptr || writer->own_extra.size() == 0) {
+    hash = Hash{}(link, kBytes, secret);
   } else {
-    writer.message.clear();
-    writer.message.reserve(sizeof link + extra.size());
-    writer.message.raw(link, sizeof link);
-    writer.message.raw(extra.data(), extra.size());
-    hash = Hash{}(writer.message.data(), writer.message.size(), secret);
+    const CborWriter& extra = writer->own_extra;
+    writer->message.clear();
+    writer->message.reserve(kBytes + extra.size());
+    writer->message.raw(link, kBytes);
+    writer->message.raw(extra.data(), extra.size());
+    hash = Hash{}(writer->message.data(), writer->message.size(), secret);
   }
   return {hash.low64, hash.high64};
 }
@@ -298,6 +252,27 @@ template <typename Hash>
   const XXH128_hash_t hash = wide_check_ ? Hash128{}(words, sizeof words, check_secret_)
                                          : Hash64{}(words, sizeof words, check_secret_);
   return {hash.low64, hash.high64};
+}
+
+// The keyed chain, and the second one beside it. With the block size known, hashing has no
+// branches.
+template <typename Check, std::size_t kBlock>
+void BlockHasher::extend_keyed(const Token* tokens, std::span<BlockHash> chain,
+                               std::size_t first) const {
+  Pair keyed, check;
+  if (first > 0) {
+    const BlockHash& last = chain[first - 1];
+    keyed = {load_word(last.value.data()), load_word(last.value.data() + 8)};
+    check = {last.check[0], last.check[1]};
+  }
+  for (std::size_t i = first; i < chain.size(); ++i) {
+    const std::span<const Token, kBlock> block(tokens + i * block_size_, block_size_);
+    keyed = link<Hash128>(keyed, block, secret_, nullptr);
+    check = link<Check>(check, block, check_secret_, nullptr);
+    std::memcpy(chain[i].value.data(), &keyed.low, sizeof keyed.low);
+    std::memcpy(chain[i].value.data() + sizeof keyed.low, &keyed.high, sizeof keyed.high);
+    chain[i].check = {check.low, check.high};
+  }
 }
 
 Status BlockHasher::extend(std::span<const Token> tokens, const RequestKeys& keys,
@@ -317,6 +292,20 @@ Status BlockHasher::extend(std::span<const Token> tokens, const RequestKeys& key
   if (function_ == HashFunction::sglang) start = chain_start(ns);
   const std::uint64_t ns_tag =
       XXH3_64bits_withSecret(ns.data(), ns.size(), check_secret_.data(), kSecretBytes);
+  if (keys.empty() && function_ == HashFunction::sha256_cbor) {
+    extend_cbor(tokens, ns_tag, chain, first);
+    return {};
+  }
+  if (keys.empty() && function_ == HashFunction::keyed) {
+    if (wide_check_) {
+      extend_keyed<Hash128, std::dynamic_extent>(tokens.data(), chain, first);
+    } else if (block_size_ == 16) {
+      extend_keyed<Hash64, 16>(tokens.data(), chain, first);
+    } else {
+      extend_keyed<Hash64, std::dynamic_extent>(tokens.data(), chain, first);
+    }
+    return {};
+  }
   Writer writer;
   const bool is_keyed = function_ == HashFunction::keyed;
   const PageHash* parent = first > 0 ? &chain[first - 1].value : start ? &*start : nullptr;
@@ -329,7 +318,7 @@ Status BlockHasher::extend(std::span<const Token> tokens, const RequestKeys& key
     if (!keys.empty())
       writer.set_extra(function_, keys, ns, i * block_size_, (i + 1) * block_size_);
     if (is_keyed) {
-      keyed = link<Hash128>(keyed, block, secret_, writer);
+      keyed = link<Hash128>(keyed, block, secret_, &writer);
       std::memcpy(out.value.data(), &keyed.low, sizeof keyed.low);
       std::memcpy(out.value.data() + sizeof keyed.low, &keyed.high, sizeof keyed.high);
     } else {
@@ -339,9 +328,9 @@ Status BlockHasher::extend(std::span<const Token> tokens, const RequestKeys& key
     if (is_shareable()) {
       check = check_of(out.value, ns_tag);
     } else if (wide_check_) {
-      check = link<Hash128>(check, block, check_secret_, writer);
+      check = link<Hash128>(check, block, check_secret_, &writer);
     } else {
-      check = link<Hash64>(check, block, check_secret_, writer);
+      check = link<Hash64>(check, block, check_secret_, &writer);
     }
     out.check = {check.low, check.high};
   }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/memory.h"
+#include "blocks/cbor_tokens.h"
 #include "pando/types.h"
 
 namespace pando {
@@ -50,9 +51,7 @@ class CborWriter {
   /// An array of tokens, none negative. At most 5 bytes each and 9 for the head.
   void tokens(std::span<const Token> values) {
     array(values.size());
-    std::uint8_t* at = at_;  // in a register: bytes written might be the member's
-    for (const Token value : values) at += write_token(at, static_cast<std::uint32_t>(value));
-    at_ = at;
+    at_ = write_cbor_tokens(values.data(), values.size(), at_);
   }
   /// Bytes that are no CBOR.
   void raw(const void* data, std::size_t size_bytes) {
@@ -65,7 +64,7 @@ class CborWriter {
   std::size_t size() const { return static_cast<std::size_t>(at_ - bytes_.get()); }
 
  private:
-  static constexpr std::size_t kSlack = 8;  // a token is written as eight bytes
+  static constexpr std::size_t kSlack = kCborTokenRoom;
   static_assert(std::endian::native == std::endian::little);
 
   static constexpr std::size_t follow_bytes(std::uint64_t value) {
@@ -80,18 +79,6 @@ class CborWriter {
     const auto low = static_cast<std::uint8_t>(n == 0 ? value : 23 + std::bit_width(n));
     *at_++ = static_cast<std::uint8_t>(major | low);
     for (std::size_t i = n; i > 0; --i) *at_++ = static_cast<std::uint8_t>(value >> (8 * (i - 1)));
-  }
-
-  // Always writes eight bytes and keeps as many as the value needs: without a branch on the value,
-  // which no predictor guesses.
-  static std::size_t write_token(std::uint8_t* at, std::uint32_t value) {
-    const std::uint32_t follow =  // bytes behind the head: 0, 1, 2 or 4
-        (value >= 24 ? 1U : 0U) + (value >= 0x100 ? 1U : 0U) + (value >= 0x10000 ? 2U : 0U);
-    const std::uint32_t head = follow == 0 ? value : 0x17 + follow - (follow == 4 ? 1U : 0U);
-    const std::uint64_t big_endian = __builtin_bswap32(value);
-    const std::uint64_t word = head | big_endian >> (32 - 8 * follow) << 8;
-    std::memcpy(at, &word, sizeof word);
-    return 1 + follow;
   }
 
   Table<std::uint8_t> bytes_;  // on a cache line: hashes read what was just written in pieces

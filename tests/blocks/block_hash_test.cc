@@ -112,19 +112,21 @@ TEST(BlockHash, AGrowingRequestHashesOnlyNewBlocks) {
   const auto tokens = tokens_of("tokens");
   for (const HashFunction function : {HashFunction::keyed, HashFunction::sha256_cbor,
                                       HashFunction::xxhash_cbor, HashFunction::sglang}) {
-    const BlockHasher hasher = hasher_of(function, 16);
-    const RequestKeys keys = keys_of("all");
-    const auto at_once = chain_of(hasher, tokens, keys);
-    std::vector<BlockHash> grown;
-    std::vector<Token> seen;
-    for (const Token token : tokens) {
-      seen.push_back(token);
-      ASSERT_TRUE(hasher.extend(seen, keys, grown).ok());
-      EXPECT_EQ(grown.size(), seen.size() / 16);
-      // What has been hashed is not looked at again.
-      if (seen.size() % 16 == 0) std::fill(seen.begin(), seen.end(), 0);
+    for (const std::string_view name : {"plain", "all"}) {
+      const BlockHasher hasher = hasher_of(function, 16);
+      const RequestKeys keys = keys_of(name);
+      const auto at_once = chain_of(hasher, tokens, keys);
+      std::vector<BlockHash> grown;
+      std::vector<Token> seen;
+      for (const Token token : tokens) {
+        seen.push_back(token);
+        ASSERT_TRUE(hasher.extend(seen, keys, grown).ok());
+        EXPECT_EQ(grown.size(), seen.size() / 16);
+        // What has been hashed is not looked at again.
+        if (seen.size() % 16 == 0) std::fill(seen.begin(), seen.end(), 0);
+      }
+      EXPECT_EQ(grown, at_once) << to_string(function) << ", " << name;
     }
-    EXPECT_EQ(grown, at_once) << to_string(function);
   }
 }
 

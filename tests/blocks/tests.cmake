@@ -7,6 +7,7 @@ pando_test(blocks_test LABEL unit SOURCES
   blocks/block_host_test.cc
   blocks/block_pool_test.cc
   blocks/block_store_test.cc
+  blocks/cbor_test.cc
   blocks/free_queue_test.cc
   blocks/hash_index_test.cc)
 
