@@ -116,7 +116,8 @@ void BlockStore::start_puts() {
 Result<Prefetch> BlockStore::prefetch(const BlockKeys& keys, std::size_t limit) {
   search_.begin(keys);
   const std::size_t have = search_.longest(limit, HitSearch::Reach::host);
-  const std::size_t most = limit / search_.align() * search_.align();
+  const std::size_t hashed = keys.hashes.size() * keys.unit;
+  const std::size_t most = std::min(limit, hashed) / search_.align() * search_.align();
   if (most <= have) return Prefetch{PrefetchOutcome::nothing_to_fetch};
   const std::size_t num_tokens = most - have;
   if (num_tokens < opened_.prefetch.threshold) return Prefetch{PrefetchOutcome::below_threshold};

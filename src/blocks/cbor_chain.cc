@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// vLLM's chain of SHA-256 for requests without extra keys: what most blocks of an engine that hashes
-// so are named by. The same hashes as block_hash.cc gives one by one, sooner.
+// vLLM's chain of SHA-256 for requests without extra keys: what most blocks of an engine that
+// hashes so are named by. The same hashes as block_hash.cc gives one by one, sooner.
 #include <cstring>
 
 #include "base/sha256.h"
@@ -42,9 +42,9 @@ void put_parent(std::uint8_t* message, const PageHash& parent) {
 }  // namespace
 
 // A message is [0x83 0x58 0x20, parent, tokens, null]. All but the parent is written one block
-// ahead, and the parent is put in by whole words of 16 bytes, as SHA-256 reads them: a read of bytes
-// that several stores still under way have written waits for all of them. (Blocks of 16 tokens:
-// 106 ns without, 92 with.)
+// ahead, and the parent is put in by whole words of 16 bytes, as SHA-256 reads them: a read of
+// bytes that several stores still under way have written waits for all of them. (Blocks of 16
+// tokens: 106 ns without, 92 with.)
 void BlockHasher::extend_cbor(std::span<const Token> tokens, std::uint64_t ns,
                               std::span<BlockHash> chain, std::size_t first) const {
   struct Message {

@@ -41,9 +41,8 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi2,avx512vl,popcnt"))) std::uin
   const __m512i kOne = _mm512_set1_epi64(1);
   const __m512i kPlaces = _mm512_set1_epi64(0x0706050403020100);
   // Of each lane: its low four bytes in the other order, zeros behind; its lowest byte everywhere.
-  const __m512i kSwap =
-      _mm512_broadcast_i32x4(_mm_set_epi64x(static_cast<long long>(0x8080808008090a0b),
-                                            static_cast<long long>(0x8080808000010203)));
+  const __m512i kSwap = _mm512_broadcast_i32x4(_mm_set_epi64x(
+      static_cast<long long>(0x8080808008090a0b), static_cast<long long>(0x8080808000010203)));
   const __m512i kSpread = _mm512_broadcast_i32x4(_mm_set_epi64x(0x0808080808080808, 0));
   for (; n >= 8; n -= 8, tokens += 8) {
     const __m512i value =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens as CBOR integers, one after the other: most of what is written before a block is hashed the
-// way vLLM does.
+// Tokens as CBOR integers, one after the other: most of what is written before a block is hashed
+// the way vLLM does.
 #pragma once
 
 #include <cstddef>

@@ -221,6 +221,17 @@ TEST_F(BlockStoreTest, AFullHostFetchesAsMuchAsItCan) {
   reader.settle();
 }
 
+TEST_F(BlockStoreTest, WithoutCachingThereIsNothingToFetch) {
+  BlockTierSetup setup = stored();
+  setup.cache.caching = false;
+  TieredBlocks cache(setup);
+  attach_blocks(cache);
+  const BlockRequest request = cache.run(tokens(17));
+  EXPECT_EQ(cache->prefetch(request)->outcome, PrefetchOutcome::nothing_to_fetch);
+  cache.settle();
+  EXPECT_EQ(num_stored(), 0U);
+}
+
 TEST_F(BlockStoreTest, DetachingCallsOffWhatIsUnderWay) {
   store_blocks(tokens(17));
   reads.shut();
