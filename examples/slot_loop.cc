@@ -25,8 +25,7 @@ struct Engine {
       slot = match->slot;  // go on where the sequence is
     } else {
       slot = cache->take().value();
-      if (length > 0)
-        cache->copy_kv({std::span(tokens).first(length)}, slot)->wait().value();
+      if (length > 0) cache->copy_kv({std::span(tokens).first(length)}, slot)->wait().value();
     }
     // ... the engine computes tokens [length, tokens.size()) into the slot ...
     cache->insert({tokens}, slot).value();
@@ -37,9 +36,8 @@ struct Engine {
 
   std::unique_ptr<Arena> arena = make_malloc_arena();
   std::unique_ptr<KvPool> pool = *KvPool::create(
-      {.geometry = mha_geometry({.layers = {.num_layers = 2, .page_size = kSlotTokens},
-                                 .heads = 2,
-                                 .head_dim = 16}),
+      {.geometry = mha_geometry(
+           {.layers = {.num_layers = 2, .page_size = kSlotTokens}, .heads = 2, .head_dim = 16}),
        .capacity_tokens = kSlots * kSlotTokens},
       *arena);
   std::unique_ptr<Copier> copier = *make_cpu_copier();

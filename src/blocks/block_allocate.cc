@@ -106,7 +106,7 @@ Status BlockCache::Impl::commit(Request& r, std::vector<Plan>& plans, std::size_
   std::size_t next = 0;
   for_each_load(
       [&](std::uint32_t g, std::size_t i, HostPageId) { plans[g].hits[i] = scratch[next++]; });
-  const Status loading = start_load(r, plans);
+  Status loading = start_load(r, plans);
   for_each_load([&](std::uint32_t g, std::size_t, HostPageId page) { host->release(g, page); });
   if (!loading) {
     pool->free(std::span(scratch).subspan(next));

@@ -73,8 +73,8 @@ Status BlockCacheOptions::validate() const {
 
 // ---- Making ------------------------------------------------------------------------------------
 
-BlockCache::Impl::Impl(const BlockCacheOptions& opts, BlockHasher block_hasher)
-    : options(opts), hasher(std::move(block_hasher)), unit(hasher.block_size()) {
+BlockCache::Impl::Impl(const BlockCacheOptions& opts, const BlockHasher& block_hasher)
+    : options(opts), hasher(block_hasher), unit(hasher.block_size()) {
   if (options.events) {
     events.emplace(unit, 0);
     origins.resize(options.num_blocks);
@@ -93,7 +93,7 @@ Result<std::unique_ptr<BlockCache>> BlockCache::create(const BlockCacheOptions& 
   hash.wide_check = hash.wide_check || !options.keep_tokens;
   Result<BlockHasher> hasher = BlockHasher::create(unit_of(options.groups), hash);
   if (!hasher) return hasher.error();
-  auto impl = std::make_unique<Impl>(options, std::move(*hasher));
+  auto impl = std::make_unique<Impl>(options, *hasher);
   BlockPoolOptions pool;
   pool.num_blocks = options.num_blocks;
   pool.block_sizes.clear();

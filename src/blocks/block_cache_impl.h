@@ -48,7 +48,7 @@ struct BlockRequest::Impl {
 
 struct BlockCache::Impl {
   using Request = BlockRequest::Impl;
-  Impl(const BlockCacheOptions& opts, BlockHasher block_hasher);
+  Impl(const BlockCacheOptions& opts, const BlockHasher& block_hasher);
   ~Impl();
 
   BlockKeys keys_of(const Request& r) const {
