@@ -109,7 +109,11 @@ class BlockHasher {
   void extend_cbor(std::span<const Token> tokens, std::uint64_t ns, std::span<BlockHash> chain,
                    std::size_t first) const;
   template <typename Check, std::size_t kBlock>
-  void extend_keyed(const Token* tokens, std::span<BlockHash> chain, std::size_t first) const;
+  void extend_keyed(const Token* tokens, std::span<BlockHash> chain, std::size_t first,
+                    Writer* writer) const;
+  void extend_any(std::span<const Token> tokens, std::span<BlockHash> chain, std::size_t first,
+                  const std::optional<PageHash>& start, std::uint64_t ns, Writer& writer) const;
+  Pair link_check(Pair parent, std::span<const Token> tokens, Writer& writer) const;
   template <typename Hash, std::size_t kBlock>
   static Pair link(Pair parent, std::span<const Token, kBlock> tokens, const Secret& secret,
                    Writer* writer);

@@ -10,6 +10,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "base/tokens.h"
 
 namespace pando {
 namespace {
@@ -86,11 +87,7 @@ std::optional<PageHash> chain_start(std::string_view ns) {
 Result<std::vector<PageHash>> hash_pages(std::span<const Token> tokens, std::size_t page_size,
                                          bool bigram, const std::optional<PageHash>& parent) {
   if (page_size == 0) return make_error(ErrorCode::invalid_argument, "hash_pages: page size is 0");
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0)
-      return make_error(ErrorCode::invalid_argument,
-                        "hash_pages: token {} at position {} is negative", tokens[i], i);
-  }
+  if (Status s = refuse_negative(tokens, 0, tokens.size(), "hash_pages"); !s) return s.error();
   const std::size_t overlap = bigram ? 1 : 0;
   const std::size_t units = tokens.size() > overlap ? tokens.size() - overlap : 0;
   std::vector<PageHash> hashes(units / page_size);

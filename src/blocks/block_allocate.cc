@@ -129,7 +129,7 @@ Status BlockCache::Impl::commit(Request& r, std::vector<Plan>& plans, std::size_
 Status BlockCache::allocate(BlockRequest& request, std::size_t num_new_tokens,
                             const AllocateOptions& options) {
   BlockRequest::Impl& r = own(request);
-  const BlockCacheOptions& own = impl_->options;
+  const BlockCacheOptions& settings = impl_->options;
   if (r.broken)
     return make_error(ErrorCode::corrupt,
                       "allocate: a load of this request failed; expected it to be preempted");
@@ -140,15 +140,15 @@ Status BlockCache::allocate(BlockRequest& request, std::size_t num_new_tokens,
   std::size_t start = r.num_computed;
   if (options.computed != nullptr) {
     if (Status s = impl_->plan_hits(r, options, plans); !s) return s;
-    start = plans[0].hits.size() * own.groups[0].block_size;
+    start = plans[0].hits.size() * settings.groups[0].block_size;
   }
-  const std::size_t room = own.max_tokens - std::min(start, own.max_tokens);
+  const std::size_t room = settings.max_tokens - std::min(start, settings.max_tokens);
   if (num_new_tokens > room)
     return make_error(ErrorCode::invalid_argument,
                       "allocate: {} new tokens behind {}; a request may have {}", num_new_tokens,
-                      start, own.max_tokens);
+                      start, settings.max_tokens);
   const std::size_t end = start + num_new_tokens;
-  const std::size_t slots_end = end + std::min(options.lookahead_tokens, own.max_tokens - end);
+  const std::size_t slots_end = end + std::min(options.lookahead_tokens, settings.max_tokens - end);
   const std::size_t num_blocks = impl_->plan_new(r, start, end, slots_end, plans);
   if (Status s = impl_->commit(r, plans, num_blocks); !s) return s;
   if (!r.running) {
@@ -159,8 +159,8 @@ Status BlockCache::allocate(BlockRequest& request, std::size_t num_new_tokens,
   if (options.computed != nullptr) {
     r.num_computed = start;
     for (std::size_t g = 0; g < r.groups.size(); ++g) {
-      r.groups[g].cached = start / own.groups[g].block_size;
-      r.groups[g].released = needed_from(own.groups[g], start);
+      r.groups[g].cached = start / settings.groups[g].block_size;
+      r.groups[g].released = needed_from(settings.groups[g], start);
     }
   }
   if (!options.delay_caching && r.num_loads == 0)

@@ -4,18 +4,18 @@
 #define XXH_INLINE_ALL
 #include "pando/block_hash.h"
 
-#include <sys/random.h>
 #include <xxhash.h>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "base/bulk.h"
 #include "base/check.h"
 #include "base/named.h"
 #include "base/page_hash.h"
+#include "base/random.h"
 #include "base/sha256.h"
+#include "base/tokens.h"
+#include "base/words.h"
 #include "blocks/cbor.h"
 
 namespace pando {
@@ -69,12 +69,6 @@ void store(const XXH128_hash_t& hash, PageHash& out) {
   std::memset(out.data() + kShortHash, 0, out.size() - kShortHash);
 }
 
-std::uint64_t load_word(const std::uint8_t* at) {
-  std::uint64_t word;
-  std::memcpy(&word, at, sizeof word);
-  return word;
-}
-
 // Objects, so that they are compiled into whoever is given one.
 struct Hash128 {
   static constexpr std::size_t kWords = 2;
@@ -93,10 +87,12 @@ struct Hash64 {
   }
 };
 
-void random_bytes(std::span<std::uint8_t> out) {
-  // Up to 256 bytes come at once or not at all, and not only on a kernel that has no such call.
-  PANDO_CHECK(getrandom(out.data(), out.size(), 0) == static_cast<ssize_t>(out.size()),
-              "no random bytes for the key of a hash");
+// 64 bytes that nobody can foresee.
+std::string random_text() {
+  std::string text(64, '\0');
+  for (std::size_t i = 0; i < text.size(); i += sizeof(std::uint64_t))
+    store_word(reinterpret_cast<std::uint8_t*>(text.data()) + i, random_seed());
+  return text;
 }
 
 }  // namespace
@@ -122,24 +118,34 @@ Status BlockHashOptions::validate() const {
 /// The bytes of one block that are hashed, and the buffers they are written to.
 class BlockHasher::Writer {
  public:
-  /// The extra keys of a block: as the function wants them, and our own way. vLLM's list cannot
+  Writer(const BlockHasher& hasher, const RequestKeys& keys, std::string_view ns)
+      : hasher_(hasher), keys_(keys), ns_(ns) {}
+
+  /// The extra keys of block i: as the function wants them, and our own way. vLLM's list cannot
   /// tell a salt from an adapter of the same name; ours begins with the namespace.
-  void set_extra(HashFunction function, const RequestKeys& keys, std::string_view ns,
-                 std::size_t begin, std::size_t end) {
-    const std::vector<ExtraKey> list = extra_keys(keys, begin, end);
+  void set_extra(std::size_t i) {
+    if (keys_.empty()) return;
+    const std::size_t size = hasher_.block_size_;
+    const std::vector<ExtraKey> list = extra_keys(keys_, i * size, (i + 1) * size);
     own_extra.clear();
     extra.clear();
-    if (list.empty() && ns.empty()) return;  // as of a request without keys
-    own_extra.reserve(16 + ns.size());
-    own_extra.text(ns);
+    if (list.empty() && ns_.empty()) return;  // as of a request without keys
+    own_extra.reserve(16 + ns_.size());
+    own_extra.text(ns_);
     write_extra(own_extra, list, Names::without);
     // SGLang's chain has names in its start.
-    write_extra(extra, list, function == HashFunction::sglang ? Names::without : Names::with);
+    const bool is_sglang = hasher_.function_ == HashFunction::sglang;
+    write_extra(extra, list, is_sglang ? Names::without : Names::with);
   }
 
   CborWriter message;    // what is hashed
   CborWriter extra;      // of the function; nothing: it has none
   CborWriter own_extra;  // likewise
+
+ private:
+  const BlockHasher& hasher_;
+  const RequestKeys& keys_;
+  const std::string_view ns_;
 };
 
 Result<BlockHasher> BlockHasher::create(std::size_t block_size, const BlockHashOptions& options) {
@@ -150,15 +156,10 @@ Result<BlockHasher> BlockHasher::create(std::size_t block_size, const BlockHashO
   hasher.block_size_ = block_size;
   hasher.function_ = options.function;
   hasher.wide_check_ = options.wide_check;
-  std::array<std::uint8_t, 128> seeds;
-  random_bytes(seeds);
-  const auto half = std::span<const std::uint8_t>(seeds).first(64);
-  std::string seed = options.seed.value_or(
-      options.function == HashFunction::sha256_cbor
-          ? std::string(kVllmSeed)
-          : std::string(reinterpret_cast<const char*>(half.data()), half.size()));
-  XXH3_generateSecret(hasher.check_secret_.data(), kSecretBytes, seeds.data() + half.size(),
-                      half.size());
+  const std::string random = random_text();
+  XXH3_generateSecret(hasher.check_secret_.data(), kSecretBytes, random.data(), random.size());
+  const std::string seed = options.seed.value_or(
+      options.function == HashFunction::sha256_cbor ? std::string(kVllmSeed) : random_text());
   if (options.function == HashFunction::keyed) {
     XXH3_generateSecret(hasher.secret_.data(), kSecretBytes, seed.data(), seed.size());
     return hasher;
@@ -180,7 +181,7 @@ std::size_t BlockHasher::hash_bytes() const {
   return is_sha ? sizeof(PageHash) : kShortHash;
 }
 
-// The extra keys have been written.
+// The extra keys have been set. Of the functions but the keyed one.
 void BlockHasher::hash_block(const PageHash* parent, std::span<const Token> tokens, Writer& writer,
                              PageHash& out) const {
   CborWriter& message = writer.message;
@@ -195,7 +196,7 @@ void BlockHasher::hash_block(const PageHash* parent, std::span<const Token> toke
   };
   switch (function_) {
     case HashFunction::keyed:
-      break;  // see hash_keyed
+      break;
     case HashFunction::sha256_cbor:
       write_vllms(std::span<const std::uint8_t, sizeof(PageHash)>(*parent));
       sha256_in_place(message.data(), message.size(), out);
@@ -254,11 +255,18 @@ template <typename Hash, std::size_t kBlock>
   return {hash.low64, hash.high64};
 }
 
-// The keyed chain, and the second one beside it. With the block size known, hashing has no
-// branches.
+// The second hash where the first can be made to collide.
+BlockHasher::Pair BlockHasher::link_check(Pair parent, std::span<const Token> tokens,
+                                          Writer& writer) const {
+  return wide_check_ ? link<Hash128>(parent, tokens, check_secret_, &writer)
+                     : link<Hash64>(parent, tokens, check_secret_, &writer);
+}
+
+// The keyed chain, and the second one beside it. With the block size known, and no extra keys
+// (nullptr), hashing has no branches.
 template <typename Check, std::size_t kBlock>
-void BlockHasher::extend_keyed(const Token* tokens, std::span<BlockHash> chain,
-                               std::size_t first) const {
+void BlockHasher::extend_keyed(const Token* tokens, std::span<BlockHash> chain, std::size_t first,
+                               Writer* writer) const {
   Pair keyed, check;
   if (first > 0) {
     const BlockHash& last = chain[first - 1];
@@ -267,10 +275,28 @@ void BlockHasher::extend_keyed(const Token* tokens, std::span<BlockHash> chain,
   }
   for (std::size_t i = first; i < chain.size(); ++i) {
     const std::span<const Token, kBlock> block(tokens + i * block_size_, block_size_);
-    keyed = link<Hash128>(keyed, block, secret_, nullptr);
-    check = link<Check>(check, block, check_secret_, nullptr);
-    std::memcpy(chain[i].value.data(), &keyed.low, sizeof keyed.low);
-    std::memcpy(chain[i].value.data() + sizeof keyed.low, &keyed.high, sizeof keyed.high);
+    if (writer != nullptr) writer->set_extra(i);
+    keyed = link<Hash128>(keyed, block, secret_, writer);
+    check = link<Check>(check, block, check_secret_, writer);
+    store_word(chain[i].value.data(), keyed.low);
+    store_word(chain[i].value.data() + 8, keyed.high);
+    chain[i].check = {check.low, check.high};
+  }
+}
+
+// Any function but the keyed one.
+void BlockHasher::extend_any(std::span<const Token> tokens, std::span<BlockHash> chain,
+                             std::size_t first, const std::optional<PageHash>& start,
+                             std::uint64_t ns, Writer& writer) const {
+  const PageHash* parent = first > 0 ? &chain[first - 1].value : start ? &*start : nullptr;
+  Pair check;
+  if (first > 0) check = {chain[first - 1].check[0], chain[first - 1].check[1]};
+  for (std::size_t i = first; i < chain.size(); ++i) {
+    const std::span block = tokens.subspan(i * block_size_, block_size_);
+    writer.set_extra(i);
+    hash_block(parent, block, writer, chain[i].value);
+    parent = &chain[i].value;
+    check = is_shareable() ? check_of(*parent, ns) : link_check(check, block, writer);
     chain[i].check = {check.low, check.high};
   }
 }
@@ -280,59 +306,31 @@ Status BlockHasher::extend(std::span<const Token> tokens, const RequestKeys& key
   const std::size_t first = chain.size();
   const std::size_t end = tokens.size() / block_size_;
   if (end <= first) return {};
-  const std::span fresh = tokens.subspan(first * block_size_, (end - first) * block_size_);
-  if (has_negative(fresh.data(), fresh.size())) {
-    const auto at = std::find_if(fresh.begin(), fresh.end(), [](Token t) { return t < 0; });
-    return make_error(ErrorCode::invalid_argument, "token {} at position {} is negative", *at,
-                      first * block_size_ + static_cast<std::size_t>(at - fresh.begin()));
-  }
+  if (Status s = refuse_negative(tokens, first * block_size_, end * block_size_, "block hashes");
+      !s)
+    return s;
   chain.resize(end);
   const std::string ns = make_namespace({.lora = keys.lora, .salt = keys.salt});
-  std::optional<PageHash> start = root_;
-  if (function_ == HashFunction::sglang) start = chain_start(ns);
+  Writer writer(*this, keys, ns);
+  if (function_ == HashFunction::keyed) {
+    Writer* const with_keys = keys.empty() ? nullptr : &writer;
+    if (wide_check_) {
+      extend_keyed<Hash128, std::dynamic_extent>(tokens.data(), chain, first, with_keys);
+    } else if (block_size_ == 16 && keys.empty()) {
+      extend_keyed<Hash64, 16>(tokens.data(), chain, first, nullptr);
+    } else {
+      extend_keyed<Hash64, std::dynamic_extent>(tokens.data(), chain, first, with_keys);
+    }
+    return {};
+  }
   const std::uint64_t ns_tag =
       XXH3_64bits_withSecret(ns.data(), ns.size(), check_secret_.data(), kSecretBytes);
-  if (keys.empty() && function_ == HashFunction::sha256_cbor) {
+  if (function_ == HashFunction::sha256_cbor && keys.empty()) {
     extend_cbor(tokens, ns_tag, chain, first);
-    return {};
-  }
-  if (keys.empty() && function_ == HashFunction::keyed) {
-    if (wide_check_) {
-      extend_keyed<Hash128, std::dynamic_extent>(tokens.data(), chain, first);
-    } else if (block_size_ == 16) {
-      extend_keyed<Hash64, 16>(tokens.data(), chain, first);
-    } else {
-      extend_keyed<Hash64, std::dynamic_extent>(tokens.data(), chain, first);
-    }
-    return {};
-  }
-  Writer writer;
-  const bool is_keyed = function_ == HashFunction::keyed;
-  const PageHash* parent = first > 0 ? &chain[first - 1].value : start ? &*start : nullptr;
-  Pair check, keyed;
-  if (first > 0) check = {chain[first - 1].check[0], chain[first - 1].check[1]};
-  if (is_keyed) keyed = {load_word(parent->data()), load_word(parent->data() + 8)};
-  for (std::size_t i = first; i < end; ++i) {
-    const std::span block = tokens.subspan(i * block_size_, block_size_);
-    BlockHash& out = chain[i];
-    if (!keys.empty())
-      writer.set_extra(function_, keys, ns, i * block_size_, (i + 1) * block_size_);
-    if (is_keyed) {
-      keyed = link<Hash128>(keyed, block, secret_, &writer);
-      std::memcpy(out.value.data(), &keyed.low, sizeof keyed.low);
-      std::memcpy(out.value.data() + sizeof keyed.low, &keyed.high, sizeof keyed.high);
-    } else {
-      hash_block(parent, block, writer, out.value);
-      parent = &out.value;
-    }
-    if (is_shareable()) {
-      check = check_of(out.value, ns_tag);
-    } else if (wide_check_) {
-      check = link<Hash128>(check, block, check_secret_, &writer);
-    } else {
-      check = link<Hash64>(check, block, check_secret_, &writer);
-    }
-    out.check = {check.low, check.high};
+  } else {
+    const bool is_sglang = function_ == HashFunction::sglang;
+    const std::optional<PageHash> start = is_sglang ? chain_start(ns) : std::optional(root_);
+    extend_any(tokens, chain, first, start, ns_tag, writer);
   }
   return {};
 }

@@ -64,23 +64,16 @@ void BlockHost::evict_one(std::uint32_t g) {
   stats.host_evicted_tokens += group.block_size;
 }
 
-// Pages that will be written, after evicting what is missing; false if there is no room.
-bool BlockHost::reserve(std::uint32_t g, std::vector<HostPageId>& out, std::size_t n) {
-  Group& group = groups_[g];
-  HostPool& host = *group.pools.host;
-  if (host.available_pages() + group.unused.size() < n) return false;
+// After evicting what is missing.
+Result<std::vector<HostPageId>> BlockHost::reserve(std::uint32_t g, std::size_t n) {
+  HostPool& host = *groups_[g].pools.host;
+  if (room(g) < n)
+    return make_error(ErrorCode::out_of_capacity, "{} host pages wanted of group {}: {} can be had",
+                      n, g, room(g));
   while (host.available_pages() < n) evict_one(g);
-  out.resize(n);
-  if (!host.alloc(out).ok()) return false;
-  host.protect_write(out);
-  return true;
-}
-
-Result<std::vector<HostPageId>> BlockHost::reserve(std::uint32_t group, std::size_t n) {
-  std::vector<HostPageId> pages;
-  if (!reserve(group, pages, n))
-    return make_error(ErrorCode::out_of_capacity,
-                      "{} host pages wanted of group {}: all are in use", n, group);
+  std::vector<HostPageId> pages(n);
+  if (Status s = host.alloc(pages); !s) return s.error();
+  host.protect_write(pages);
   return pages;
 }
 
@@ -167,19 +160,21 @@ void BlockHost::leaving(std::span<const PageId> blocks, bool is_worth_saving) {
 }
 
 // As many of the blocks as there is room for, the first ones first.
-bool BlockHost::copy_out(Part part, bool wait) {
+void BlockHost::copy_out(Part part, bool wait) {
   Group& group = groups_[part.group];
-  const std::size_t room = group.pools.host->available_pages() + group.unused.size();
-  const std::size_t n = std::min(part.device.size(), room);
+  const std::size_t n = std::min(part.device.size(), room(part.group));
   stats.refused_backups += part.device.size() - n;
+  if (n == 0) return;
   part.device.resize(n);
-  if (n == 0 || !reserve(part.group, part.host, n)) return false;
+  Result<std::vector<HostPageId>> pages = reserve(part.group, n);
+  if (!pages) return;
+  part.host = std::move(*pages);
   Result<Transfer> transfer = options_.copier->backup(
       {*group.pools.device, *group.pools.host, part.device, part.host}, options_.backup_stream);
   if (!transfer) {
     give_up(part.group, part.host);
     stats.failed_backups += n;
-    return false;
+    return;
   }
   Copy copy;
   copy.transfers.push_back(*transfer);
@@ -187,12 +182,11 @@ bool BlockHost::copy_out(Part part, bool wait) {
   if (wait) {  // they are nobody's: no hold keeps them, and none is needed
     PollResult ignored;
     finish_backup(copy, copy.arrived(), ignored);
-    return true;
+    return;
   }
   for (const PageId block : copy.parts[0].device) backing_up_[index_of(block)] = true;
   hold_blocks(copy.parts[0].device);
   backups_.push_back(std::move(copy));
-  return true;
 }
 
 void BlockHost::finish_backup(Copy& copy, bool arrived, PollResult& result) {
@@ -258,9 +252,9 @@ void BlockHost::finish_load(Copy& copy, bool arrived, PollResult& result) {
       release(part.group, page);
     }
     release_blocks(part.device);
-    const std::size_t tokens = part.device.size() * group.block_size;
-    (arrived ? stats.loaded_tokens : stats.failed_loads) += arrived ? tokens : 1;
+    if (arrived) stats.loaded_tokens += part.device.size() * group.block_size;
   }
+  if (!arrived) ++stats.failed_loads;
   ++(arrived ? result.loads : result.failures);
 }
 

@@ -118,9 +118,12 @@ class BlockHost {
   }
   std::size_t uses_wanted() const;
   bool is_wanted(PageId block) const;
-  bool reserve(std::uint32_t group, std::vector<HostPageId>& out, std::size_t n);
+  /// Pages that reserve() could give.
+  std::size_t room(std::uint32_t group) const {
+    return groups_[group].pools.host->available_pages() + groups_[group].unused.size();
+  }
   void evict_one(std::uint32_t group);
-  bool copy_out(Part part, bool wait);
+  void copy_out(Part part, bool wait);
   void finish_backup(Copy& copy, bool arrived, PollResult& result);
   void finish_load(Copy& copy, bool arrived, PollResult& result);
   void hold_blocks(std::span<const PageId> blocks);

@@ -40,9 +40,11 @@ BlockStore::BlockStore(std::span<const BlockGroup> groups, const BlockPool& pool
     const HostPool& pages = host.pages(g);
     spaces_.emplace_back(opened_.scope, pages.geometry(), pages.layout(),
                          component_of(groups[g].kind), g);
-    max_tokens_ += pages.num_pages() * groups[g].block_size / 2;
   }
-  max_tokens_ = opened_.prefetch.max_tokens.value_or(max_tokens_);
+  // A state stands for a block of tokens.
+  const std::size_t rows = default_prefetch_tokens(groups[0].pools);
+  const std::size_t tokens = rows / host.pages(0).geometry().page_size * groups[0].block_size;
+  max_tokens_ = opened_.prefetch.max_tokens.value_or(tokens);
   host.for_each([this](std::uint32_t group, HostPageId page) { put(group, page); });
 }
 
@@ -209,17 +211,12 @@ void BlockStore::settle(Fetch& fetch) {
   }
 }
 
-bool BlockStore::is_late(const Fetch& fetch) const {
-  if (opened_.prefetch.policy != PrefetchPolicy::timeout) return false;
-  const double limit = opened_.prefetch.timeout_base + static_cast<double>(fetch.occupied) / 1024 *
-                                                           opened_.prefetch.timeout_per_ki_token;
-  return std::chrono::duration<double>(opened_.now() - fetch.started).count() > limit;
-}
-
 bool BlockStore::is_ready(PrefetchId id) const {
   for (const Fetch& fetch : fetches_) {
     if (fetch.id != id) continue;
-    if (opened_.prefetch.policy == PrefetchPolicy::best_effort || is_late(fetch)) return true;
+    if (opened_.prefetch.policy == PrefetchPolicy::best_effort ||
+        opened_.is_late(fetch.started, fetch.occupied))
+      return true;
     return !fetch.question && fetch.is_quiet();
   }
   return true;

@@ -96,7 +96,6 @@ class BlockStore {
   void start_puts();
   void read(Fetch& fetch);
   void settle(Fetch& fetch);
-  bool is_late(const Fetch& fetch) const;
 
   std::span<const BlockGroup> groups_;
   BlockHost& host_;

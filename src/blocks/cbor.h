@@ -34,7 +34,6 @@ class CborWriter {
 
   void null() { *at_++ = 0xf6; }
   void array(std::size_t n) { head(0x80, n); }
-  void unsigned_integer(std::uint64_t value) { head(0x00, value); }
   void integer(std::int64_t value) {
     value < 0 ? head(0x20, ~static_cast<std::uint64_t>(value))
               : head(0x00, static_cast<std::uint64_t>(value));

@@ -4,22 +4,17 @@
 #include <cstring>
 
 #include "base/sha256.h"
+#include "base/words.h"
 #include "blocks/cbor.h"
 #include "pando/block_hash.h"
 
 namespace pando {
 namespace {
 
-std::uint64_t load_word(const std::uint8_t* at) {
-  std::uint64_t word;
-  std::memcpy(&word, at, sizeof word);
-  return word;
-}
-
 using Word16 [[gnu::vector_size(16)]] = std::uint64_t;
 using Bits128 = unsigned __int128;
 
-void store_word(std::uint8_t* at, Bits128 bits) {
+void store_bits(std::uint8_t* at, Bits128 bits) {
   const Word16 word = {static_cast<std::uint64_t>(bits), static_cast<std::uint64_t>(bits >> 64)};
   std::memcpy(at, &word, sizeof word);
 }
@@ -34,9 +29,9 @@ void put_parent(std::uint8_t* message, const PageHash& parent) {
   const Bits128 low = load_bits(parent.data()), high = load_bits(parent.data() + 16);
   const Bits128 heads = load_bits(message) & ((Bits128{1} << kHeads) - 1);
   const Bits128 rest = load_bits(message + 32) >> kHeads << kHeads;
-  store_word(message, heads | low << kHeads);
-  store_word(message + 16, low >> (128 - kHeads) | high << kHeads);
-  store_word(message + 32, high >> (128 - kHeads) | rest);
+  store_bits(message, heads | low << kHeads);
+  store_bits(message + 16, low >> (128 - kHeads) | high << kHeads);
+  store_bits(message + 32, high >> (128 - kHeads) | rest);
 }
 
 }  // namespace

@@ -12,10 +12,6 @@
 
 namespace pando {
 
-/// An error that names the first negative one of tokens[from, to), if there is one.
-Status refuse_negative(std::span<const Token> tokens, std::size_t from, std::size_t to,
-                       const char* caller);
-
 struct CacheCore {
   const CacheOptions options;
   RadixIndex index;

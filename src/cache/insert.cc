@@ -11,6 +11,7 @@
 
 #include "base/bulk.h"
 #include "base/check.h"
+#include "base/tokens.h"
 #include "cache/prefix_cache_impl.h"
 #include "pando/cache.h"
 

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/page_hash.h"
+#include "base/tokens.h"
 #include "cache/storage_tier.h"
 
 namespace pando {
@@ -196,11 +197,7 @@ bool StorageTier::may_end(const Fetch& fetch) const {
 
 // By the timeout policy, with so many pages to wait for.
 bool StorageTier::is_late(const Fetch& fetch, std::size_t num_pages) const {
-  const PrefetchOptions& options = opened_.prefetch;
-  if (options.policy != PrefetchPolicy::timeout) return false;
-  const double tokens = static_cast<double>(num_pages * index_.page_size());
-  const double limit = options.timeout_base + tokens / 1024 * options.timeout_per_ki_token;
-  return std::chrono::duration<double>(opened_.now() - fetch.started).count() > limit;
+  return opened_.is_late(fetch.started, num_pages * index_.page_size());
 }
 
 // ---- Moving on ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 
 #include "base/bulk.h"
 #include "base/check.h"
+#include "base/tokens.h"
 #include "cache/prefix_cache_impl.h"
 
 namespace pando {

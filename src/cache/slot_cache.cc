@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "base/tokens.h"
 #include "cache/cache_core.h"
 #include "cache/slot_cache_impl.h"
 

@@ -88,6 +88,14 @@ Result<OpenedStorage> open_storage(const StorageOptions& options) {
   return opened;
 }
 
+bool OpenedStorage::is_late(std::chrono::steady_clock::time_point since,
+                            std::size_t num_tokens) const {
+  if (prefetch.policy != PrefetchPolicy::timeout) return false;
+  const double limit = prefetch.timeout_base +
+                       static_cast<double>(num_tokens) / 1024 * prefetch.timeout_per_ki_token;
+  return std::chrono::duration<double>(now() - since).count() > limit;
+}
+
 std::size_t default_prefetch_tokens(const TierPools& pools) {
   const std::size_t page_size = pools.device->geometry().page_size;
   const std::size_t host = pools.host->num_pages() * page_size;

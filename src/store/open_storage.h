@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,6 +20,9 @@ struct OpenedStorage {
   PrefetchOptions prefetch;
   std::function<std::chrono::steady_clock::time_point()> now;  // never empty
   std::unique_ptr<Store> store;
+
+  /// By the timeout policy: so many tokens have been waited for since then for too long.
+  bool is_late(std::chrono::steady_clock::time_point since, std::size_t num_tokens) const;
 };
 Result<OpenedStorage> open_storage(const StorageOptions& options);
 

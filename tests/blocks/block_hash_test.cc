@@ -197,7 +197,8 @@ TEST(BlockHash, BadInputIsNamed) {
   std::vector<BlockHash> chain;
   const Status negative = hasher.extend(std::vector<Token>{1, 2, 3, 4, 5, -6, 7, 8}, {}, chain);
   ASSERT_FALSE(negative.ok());
-  EXPECT_EQ(negative.error().message, "token -6 at position 5 is negative");
+  EXPECT_EQ(negative.error().message,
+            "block hashes: token -6 at position 5 is negative; expected a vocabulary id");
   EXPECT_TRUE(chain.empty());
 
   EXPECT_FALSE(BlockHasher::create(0).ok());
