@@ -241,8 +241,7 @@ void HostTier::commit(LoadPlan& plan, Load& load) {
   }
   const NodeIndex top_window = plan.windows.empty() ? plan.end : plan.windows.back();
   const NodeIndex top_node = plan.nodes.empty() ? plan.end : plan.nodes.front();
-  const bool window_is_higher = index_.node(top_window).end_pages < index_.node(top_node).end_pages;
-  load.top = index_.id(window_is_higher ? top_window : top_node);
+  load.begin = std::min(index_.node(top_window).begin_pages(), index_.node(top_node).begin_pages());
   load.held = Part{.node = index_.id(plan.end), .begin = plan.window_from};
   load.held.has_window = plan.wants_window;
   if (core_.options.state) load.held.state = 0;
@@ -294,7 +293,11 @@ Result<LoadOutcome> HostTier::load(NodeIndex end, std::size_t from,
   return *loads ? LoadOutcome::loaded : LoadOutcome::no_room;
 }
 
+// Nodes may have been split since: what a failed load was to fill begins at a page.
 void HostTier::apply_load(Load& load, bool loaded) {
+  NodeIndex top = index_.resolve(load.held.node);
+  while (index_.node(top).begin_pages() > load.begin) top = index_.node(top).parent;
+  const NodeId top_id = index_.id(top);
   load.copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
     pools.host->complete_load(pages.host);  // even of a failed one: its nodes are cut off
   });
@@ -309,7 +312,7 @@ void HostTier::apply_load(Load& load, bool loaded) {
     return;
   }
   ++stats.failed_loads;
-  const NodeIndex top = index_.resolve(load.top);
+  top = index_.resolve(top_id);
   if (top != kNoNode && !index_.is_cut_off(top)) index_.cut_off(top, core_.released);
 }
 

@@ -134,8 +134,8 @@ class HostTier {
   };
   struct Load {
     Copy copy;
-    Part held;   // the path to its end, its window, its snapshot
-    NodeId top;  // the first node of which anything was loaded
+    Part held;                // the path to its end, its window, its snapshot
+    std::uint32_t begin = 0;  // pages from the root: where the first loaded page is
   };
   struct LoadPlan;  // host_load.cc
 

@@ -3,6 +3,7 @@
 // snapshots. Bytes are real: see tier_fixture.h.
 #include <gtest/gtest.h>
 
+#include "support/step_copier.h"
 #include "support/tier_fixture.h"
 
 namespace pando::testing {
@@ -48,6 +49,28 @@ TEST(HostTier, LoadBackEvictsOthersButNotItsOwnPath) {
   EXPECT_EQ(cache.load(tokens(16)).size(), 16u);
   EXPECT_EQ(cache.match(tokens(8, 300)).host_length, 8u);
   cache.settle();
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(HostTier, AFailedLoadIsForgottenWhereverItsNodeWasSplitMeanwhile) {
+  StepCopier copier;
+  TieredCache cache({.copier = &copier});
+  const Tokens key = tokens(8);
+  cache.put(key);
+  copier.run_all();
+  cache->poll();
+  cache->evict(8);
+  Lease lease = *cache->lock(cache.match(key));
+  Slots at(8);
+  ASSERT_EQ(cache->load_back(lease, at)->tokens, 8u);
+  const Tokens other{key[0], key[1], key[2], 999};
+  EXPECT_EQ(cache.match(other).length, 3u) << "splits the node whose pages are on their way";
+  copier.step(1, /*succeed=*/false);
+  EXPECT_EQ(cache->poll().failures, 1u);
+  EXPECT_EQ(cache.match(key).length, 0u);
+  EXPECT_EQ(cache.match(other).length, 0u);
+  EXPECT_TRUE(cache.closes());
+  lease.release();
   EXPECT_TRUE(cache.closes());
 }
 
