@@ -10,9 +10,18 @@
 #include <exception>
 
 #include "tools/command.h"
+#include "tools/output_file.h"
 
 namespace pando::tools {
 namespace {
+
+ExitCode run(const Command& command) {
+  clean_up_on_signals();
+  const Status done = command.run();
+  if (done) return kOk;
+  fmt::print(stderr, "pando {}: {}\n", command.app->get_name(), done.error().message);
+  return done.error().code == ErrorCode::invalid_argument ? kBadUsage : kFailed;
+}
 
 ExitCode dispatch(int argc, char** argv) {
   CLI::App root("Pando: the KV-cache manager for LLM inference engines.", "pando");
@@ -26,7 +35,7 @@ ExitCode dispatch(int argc, char** argv) {
     return root.exit(error) == 0 ? kOk : kBadUsage;
   }
   for (const Command& command : commands) {
-    if (*command.app) return command.run();
+    if (*command.app) return run(command);
   }
   fmt::print("{}", root.help());
   return kOk;
