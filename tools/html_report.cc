@@ -12,18 +12,29 @@ namespace {
 void append_text(std::string& out, std::string_view text) {
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
     }
   }
 }
 
-/// JSON as the content of a script element. Only `</script` and `<!--` mean something there. In JSON
-/// a `<` is always inside a string, where it may be written by its number.
+/// JSON as the content of a script element. Only `</script` and `<!--` mean something there. In
+/// JSON a `<` is always inside a string, where it may be written by its number.
 void append_json(std::string& out, std::string_view json) {
   for (const char c : json) {
     if (c == '<')

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results as one HTML page that needs nothing else: no network, no files beside it. The commands give
-// it the JSON that they would print; the page's script (tools/report/) draws what it finds in there.
+// Results as one HTML page that needs nothing else: no network, no files beside it. The commands
+// give it the JSON that they would print; the page's script (tools/report/) draws what it finds in
+// there.
 #pragma once
 
 #include <string>

@@ -41,11 +41,12 @@ TEST(HtmlReport, PutsResultsAndTitleIntoThePage) {
 }
 
 TEST(HtmlReport, StringsOfResultsCannotEndTheirElement) {
-  const std::string page =
-      html_report(R"({"a": "</script><script>x()</script>", "b": "<!-- <script", "c": "1 < 2 > 0"})", "t");
-  EXPECT_EQ(results_of(page),
-            R"({"a": "\u003c/script>\u003cscript>x()\u003c/script>", "b": "\u003c!-- \u003cscript", )"
-            R"("c": "1 \u003c 2 > 0"})");
+  const std::string page = html_report(
+      R"({"a": "</script><script>x()</script>", "b": "<!-- <script", "c": "1 < 2 > 0"})", "t");
+  EXPECT_EQ(
+      results_of(page),
+      R"({"a": "\u003c/script>\u003cscript>x()\u003c/script>", "b": "\u003c!-- \u003cscript", )"
+      R"("c": "1 \u003c 2 > 0"})");
   EXPECT_EQ(count(page, "</script>"), 2u);  // of the results, and of the page's own
 }
 
@@ -64,7 +65,8 @@ TEST(HtmlReport, PlaceholdersInWhatIsPutInStayAsTheyAre) {
 
 TEST(HtmlReport, ThePageHasNoPlaceholderLeftAndNamesNoOtherHost) {
   const std::string page = html_report("{}", "t");
-  for (const std::string_view name : {"title", "results", "style", "script", "style_hash", "script_hash"})
+  for (const std::string_view name :
+       {"title", "results", "style", "script", "style_hash", "script_hash"})
     EXPECT_EQ(count(page, "{{" + std::string(name) + "}}"), 0u) << name;
   EXPECT_EQ(count(page, "://"), 1u);  // the name of SVG, which nobody fetches
   EXPECT_EQ(count(page, "http://www.w3.org/2000/svg"), 1u);

@@ -38,7 +38,8 @@ class Keyboard(PageCase):
         self.open(samples.compare())
         for selector in (".skip", "#contents a", ".plot", "summary", ".sort", "#save"):
             self.focus(selector)
-            width, style = self.js("const s = getComputedStyle(document.activeElement); return [s.outlineWidth, s.outlineStyle]")
+            width, style = self.js(
+                "const s = getComputedStyle(document.activeElement); return [s.outlineWidth, s.outlineStyle]")
             self.assertEqual((selector, width, style), (selector, "2px", "solid"))
 
     def test_arrows_read_a_chart(self):
@@ -51,14 +52,15 @@ class Keyboard(PageCase):
         def expected(at):
             one = {tier: series[at]["hit_ratio_" + tier] for tier in ("device", "host", "store")}
             return {**one, "all": sum(one.values())}
-        for keys, at in (([Keys.RIGHT], 0), ([Keys.RIGHT, Keys.RIGHT], 2), ([Keys.LEFT], 1), ([Keys.END], 119),
-                         ([Keys.RIGHT], 119), ([Keys.PAGE_UP], 109), ([Keys.HOME], 0), ([Keys.LEFT], 0), ([Keys.PAGE_DOWN], 10)):
-            self.press(*keys)
+        for key, at in ((Keys.RIGHT, 0), (Keys.RIGHT, 1), (Keys.RIGHT, 2), (Keys.LEFT, 1), (Keys.END, 119), (Keys.RIGHT, 119),
+                        (Keys.PAGE_UP, 109), (Keys.HOME, 0), (Keys.LEFT, 0), (Keys.PAGE_DOWN, 10)):
+            self.press(key)
             found = self.readout("hit-ratio")
             self.assertEqual(set(found), set(expected(at)))
             for lane, value in expected(at).items():
                 self.assertAlmostEqual(found[lane], value)
-            self.assertIn(f"request {series[at]['end_request']:,}".replace(",", "\u202f"), self.one("#hit-ratio-readout").text)
+            request = f"request {series[at]['end_request']:,}".replace(",", "\u202f")
+            self.assertIn(request, self.one("#hit-ratio-readout").text)
         self.assertEqual(len(self.all("#hit-ratio .cursor-ring")), 3)
         self.press(Keys.DOWN)
         self.assertEqual(self.readout("hit-ratio"), {"device": series[10]["hit_ratio_device"]})
@@ -103,11 +105,12 @@ class Keyboard(PageCase):
         results = samples.plan()
         self.open(results)
         self.focus("#unit input:checked")
-        for label, key in (("capacity, tokens, logarithmic", "capacity_tokens"), ("capacity, blocks, logarithmic", "capacity_blocks")):
+        for unit in ("tokens", "blocks"):
             self.press(Keys.RIGHT)
             self.settle()
-            self.assertIn(label, [text.text for text in self.all("#curves .label")])
-            self.assertEqual(self.values("#curves [data-lane=lru] .point", "data-x"), [point[key] for point in results["curves"][0]["points"]])
+            self.assertIn(f"capacity, {unit}, logarithmic", [text.text for text in self.all("#curves .label")])
+            capacities = [point["capacity_" + unit] for point in results["curves"][0]["points"]]
+            self.assertEqual(self.values("#curves [data-lane=lru] .point", "data-x"), capacities)
 
     def test_tables_sort_by_keyboard_and_mouse(self):
         results = samples.compare()
@@ -136,17 +139,22 @@ class Keyboard(PageCase):
         for results in (samples.replay(), samples.plan(), samples.compare(), samples.compare_bars()):
             self.open(results)
             found = self.js("""
-              const named = (e, attribute) => (e.getAttribute(attribute) ?? "").split(" ").map(id => document.getElementById(id)?.textContent ?? "").join("");
+              const named = (e) => e.getAttribute("aria-labelledby").split(" ")
+                .map(id => document.getElementById(id)?.textContent ?? "").join("");
               return [...document.querySelectorAll("figure.chart")].map(figure => {
-                const plot = figure.querySelector(".plot"), image = plot.querySelector("svg"), live = figure.querySelector(".readout");
-                return { id: figure.id, tabindex: plot.tabIndex, role: plot.getAttribute("role"), name: named(plot, "aria-labelledby"),
-                  image_role: image.getAttribute("role"), image: named(image, "aria-labelledby"), title: image.querySelector("title").textContent,
-                  desc: image.querySelector("desc").textContent, live: live.getAttribute("aria-live"), rows: figure.querySelectorAll("details tbody tr").length,
-                  labels: figure.querySelectorAll(".plot .label").length };
+                const plot = figure.querySelector(".plot"), image = plot.querySelector("svg");
+                return {
+                  id: figure.id, labels: figure.querySelectorAll(".plot .label").length,
+                  tabindex: plot.tabIndex, role: plot.getAttribute("role"), name: named(plot),
+                  image_role: image.getAttribute("role"), image: named(image),
+                  title: image.querySelector("title").textContent, desc: image.querySelector("desc").textContent,
+                  live: figure.querySelector(".readout").getAttribute("aria-live"),
+                  rows: figure.querySelectorAll("details tbody tr").length };
               })""")
             self.assertGreater(len(found), 0)
             for chart in found:
-                self.assertEqual((chart["tabindex"], chart["role"], chart["image_role"], chart["live"]), (0, "application", "img", "polite"), chart)
+                roles = [chart[name] for name in ("tabindex", "role", "image_role", "live")]
+                self.assertEqual(roles, [0, "application", "img", "polite"], chart["id"])
                 for name in ("name", "image", "title", "desc", "rows", "labels"):
                     self.assertTrue(chart[name], (chart["id"], name))
             ids = self.js("return [...document.querySelectorAll('[id]')].map(e => e.id)")

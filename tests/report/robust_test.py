@@ -26,9 +26,12 @@ class Robust(PageCase):
 
     def test_the_policy_stops_what_would_get_in(self):
         self.open(samples.minimal())
-        self.js("""const script = document.createElement("script"); script.textContent = "window.hacked = 1"; document.body.append(script);
-          const image = document.createElement("img"); image.setAttribute("onerror", "window.hacked = 2"); image.src = "https://127.0.0.1:9/x.png";
-          document.body.append(image);""")
+        self.js("""
+          const script = document.createElement("script"), image = document.createElement("img");
+          script.textContent = "window.hacked = 1";
+          image.setAttribute("onerror", "window.hacked = 2");
+          image.src = "https://127.0.0.1:9/x.png";
+          document.body.append(script, image);""")
         self.settle()
         self.assertIsNone(self.js("return window.hacked ?? null"))
         errors, requests = self.logs()
@@ -45,11 +48,19 @@ class Robust(PageCase):
             self.assertIn("are no JSON", self.notices()[0])
 
     def test_minimal_results(self):
-        for results in (samples.minimal(), {"command": "replay"}, {"command": "plan"}, {"command": "compare"}, {"command": "plan", "curves": []},
-                        {"command": "compare", "rows": [{}]}, {"command": "compare", "rows": [{"trace": "a", "policy": "lru"}]},
-                        {"command": "replay", "series": [{"end_request": 1}]}, {"command": "replay", "series": [{"hit_ratio_device": 0.5}]},
-                        {"command": "plan", "curves": [{"policy": "lru", "points": [{"capacity_blocks": 1, "hit_ratio_blocks": 0.5}]}]},
-                        {"command": "replay", "operations": {"match": {"histogram": [{"up_to_ns": 100, "count": 3}]}}}):
+        point = {"capacity_blocks": 1, "hit_ratio_blocks": 0.5}
+        for results in (
+                samples.minimal(),
+                {"command": "replay"},
+                {"command": "plan"},
+                {"command": "compare"},
+                {"command": "plan", "curves": []},
+                {"command": "plan", "curves": [{"policy": "lru", "points": [point]}]},
+                {"command": "compare", "rows": [{}]},
+                {"command": "compare", "rows": [{"trace": "a", "policy": "lru"}]},
+                {"command": "replay", "series": [{"end_request": 1}]},
+                {"command": "replay", "series": [{"hit_ratio_device": 0.5}]},
+                {"command": "replay", "operations": {"match": {"histogram": [{"up_to_ns": 100, "count": 3}]}}}):
             self.open(results)
             self.assertNotIn("could not be drawn", " ".join(self.notices()), results)
         self.assertEqual(self.values("#latency-match .bar"), [3])
@@ -74,7 +85,8 @@ class Robust(PageCase):
             entry[list(entry)[at % len(entry)]] = None
         results["tiers"]["host"] = None
         results["misses"]["evicted"] = "many"
-        results["operations"]["match"]["histogram"] = [{"up_to_ns": 0, "count": 1}, {"up_to_ns": 5}, {}, {"up_to_ns": 9, "count": 0}]
+        results["operations"]["match"]["histogram"] = [
+            {"up_to_ns": 0, "count": 1}, {"up_to_ns": 5}, {}, {"up_to_ns": 9, "count": 0}]
         self.open(results)
         self.assertEqual(self.notices(), [])
         self.assertEqual(self.all("#latency-match"), [])

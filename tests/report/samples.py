@@ -72,7 +72,8 @@ def replay(windows=120):
                      "bytes": True, "namespaces": "none"},
         "requests": 12_031, "unique_blocks": 182_790, "blocks": 288_515, "input_tokens": 144_795_823,
         "output_tokens": 4_121_870, "refused_requests": 3, "hit_ratio_blocks": 0.3421, "hit_ratio_tokens": 0.3388,
-        "tiers": {"device": tier(57_703, 0.2, 3_000_000, 71_000_000), "host": tier(28_000, 0.0971, 12_000_000, 40_000_000),
+        "tiers": {"device": tier(57_703, 0.2, 3_000_000, 71_000_000),
+                  "host": tier(28_000, 0.0971, 12_000_000, 40_000_000),
                   "store": tier(13_000, 0.045, 200_000_000, 0)},
         "prefill_tokens_saved": 49_056_824,
         "bytes_moved": {"device_to_host": 9_800_000_000_000, "host_to_device": 5_400_000_000_000,
@@ -82,7 +83,8 @@ def replay(windows=120):
                        "allocate": operation(800, 0.5, 12_031, rng), "insert": operation(3_900, 0.7, 12_031, rng),
                        "evict": operation(41_000, 0.8, 9_000, rng)},
         "series": series(windows, rng),
-        "latency_s": {"queue": {"p50": 0.021, "p99": 4.2, "max": 17.5}, "first_token": {"p50": 0.81, "p99": 7.9, "max": 31.0}},
+        "latency_s": {"queue": {"p50": 0.021, "p99": 4.2, "max": 17.5},
+                      "first_token": {"p50": 0.81, "p99": 7.9, "max": 31.0}},
         "memory": {"peak_rss_bytes": 1_503_238_553, "index_bytes": 41_234_432}, "wall_seconds": 14.27,
     }
 
@@ -92,7 +94,8 @@ def curve(policy, method, top, middle):
     for i in range(34):
         blocks = round(100 * 10 ** (i / 10))
         x = math.log10(blocks / middle)
-        points.append({"capacity_blocks": blocks, "capacity_tokens": 512 * blocks, "capacity_bytes": 512 * 131_072 * blocks,
+        points.append({"capacity_blocks": blocks, "capacity_tokens": 512 * blocks,
+                       "capacity_bytes": 512 * 131_072 * blocks,
                        "hit_ratio_blocks": round(min(top, top / (1 + math.exp(-2.6 * x)) * 1.01), 5)})
     return {"policy": policy, "method": method, "points": points}
 
@@ -100,15 +103,18 @@ def curve(policy, method, top, middle):
 def plan():
     return {
         "command": "plan", "version": "0.1.0",
-        "trace": {"files": ["conversation.jsonl", "toolagent.jsonl"], "format": "mooncake", "skipped_lines": 2, "block_tokens": 512},
+        "trace": {"files": ["conversation.jsonl", "toolagent.jsonl"], "format": "mooncake",
+                  "skipped_lines": 2, "block_tokens": 512},
         "requests": 12_031, "unique_blocks": 182_790, "blocks": 288_515, "hit_ratio_blocks_infinite": 0.3664,
         "sample_rate": 0.1, "sample_error": 0.0042, "model": "llama-3-8b", "bytes_per_token": 131_072,
         "curves": [curve("lru", "one pass", 0.3664, 9000), curve("lfu", "sampled replay", 0.36, 17000),
                    curve("fifo", "sampled replay", 0.362, 15000), curve("slru", "sampled replay", 0.3664, 8000),
-                   curve("priority", "sampled replay", 0.355, 26000), curve("optimum", "furthest next use", 0.3664, 3600)],
-        "recommendation": {"knee_blocks": 31_623, "knee_tokens": 31_623 * 512, "knee_bytes": 31_623 * 512 * 131_072, "text": [
-            "1.93 TiB (31 623 blocks) hold what matters: lru finds 29.6 % of blocks there, 81 % of what any size could find.",
-            "Twice that adds 4.2 points; half of it costs 6.8."]},
+                   curve("priority", "sampled replay", 0.355, 26000),
+                   curve("optimum", "furthest next use", 0.3664, 3600)],
+        "recommendation": {
+            "knee_blocks": 31_623, "knee_tokens": 31_623 * 512, "knee_bytes": 31_623 * 512 * 131_072,
+            "text": ["1.93 TiB (31 623 blocks): lru finds 29.6 % of blocks there, 81 % of what any size could find.",
+                     "Twice that adds 4.2 points; half of it costs 6.8."]},
     }
 
 
@@ -122,7 +128,8 @@ def compare(sizes=("1%", "2%", "5%", "10%", "20%"), host=""):
                 ratio = round(best * (0.93 - 0.09 * rank + 0.01 * step), 5)
                 rows.append({"trace": trace, "policy": policy, "device": device, "host": host, "store": "",
                              "requests": 12_031, "unique_blocks": 182_790, "hit_ratio_blocks": ratio,
-                             "hit_ratio_tokens": round(ratio - 0.003, 5), "evicted_tokens": rng.randrange(10 ** 6, 10 ** 8),
+                             "hit_ratio_tokens": round(ratio - 0.003, 5),
+                             "evicted_tokens": rng.randrange(10 ** 6, 10 ** 8),
                              "wall_seconds": round(rng.uniform(0.4, 3), 3), "optimum": round(best, 5)})
     return {"command": "compare", "version": "0.1.0", "rows": rows}
 

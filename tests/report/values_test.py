@@ -47,7 +47,8 @@ class Values(PageCase):
         cells = {cell["path"]: cell["value"] for cell in self.js(
             "return [...document.querySelectorAll('#figures [data-path]')].map(e => ({...e.dataset}))"
             ".map(d => ({path: d.path, value: d.value ?? null}))")}
-        for path, value in leaves({name: results[name] for name in results if name not in ("command", "version", "series")}):
+        elsewhere = ("command", "version", "series")
+        for path, value in leaves({name: results[name] for name in results if name not in elsewhere}):
             self.assertIn(".".join(path), cells)
             found, expected = cells.pop(".".join(path)), shown(value)
             if isinstance(expected, (int, float)):
@@ -60,7 +61,8 @@ class Values(PageCase):
         results = samples.replay()
         self.open(results)
         found = dict(zip(self.texts(".tile", "data-name"), self.values(".tile")))
-        for name in ("hit_ratio_tokens", "hit_ratio_blocks", "prefill_tokens_saved", "requests", "unique_blocks", "wall_seconds"):
+        for name in ("hit_ratio_tokens", "hit_ratio_blocks", "prefill_tokens_saved", "requests", "unique_blocks",
+                     "wall_seconds"):
             self.assertEqual(found[name], results[name])
         for tier in ("device", "host", "store"):
             self.assertEqual(found["hit_ratio_" + tier], results["tiers"][tier]["hit_ratio_tokens"])
@@ -72,18 +74,22 @@ class Values(PageCase):
     def test_replay_series(self):
         results = samples.replay()
         self.open(results)
-        for table, name in (("hit-ratio", "hit_ratio_device"), ("hit-ratio", "hit_ratio_store"), ("evictions", "evicted_host_tokens"),
-                            ("occupancy-device", "device_tokens"), ("occupancy-host", "host_tokens"), ("hit-ratio", "end_s")):
-            self.same(self.values(f"#{table}-data tbody [data-name={name}]"), [entry[name] for entry in results["series"]])
+        for table, name in (("hit-ratio", "hit_ratio_device"), ("hit-ratio", "hit_ratio_store"), ("hit-ratio", "end_s"),
+                            ("evictions", "evicted_host_tokens"), ("occupancy-device", "device_tokens"),
+                            ("occupancy-host", "host_tokens")):
+            cells = self.values(f"#{table}-data tbody [data-name={name}]")
+            self.same(cells, [entry[name] for entry in results["series"]])
         by_minute = {round(entry["end_s"] / 60, 6): entry for entry in results["series"]}
-        for tier in ("device", "host", "store"):
+        tiers = ("device", "host", "store")
+        for tier in tiers:
             points = f"#hit-ratio [data-lane={tier}] .point"
             entries = [by_minute[round(x, 6)] for x in self.values(points, "data-x")]
             self.assertGreater(len(entries), 40)
             self.same(self.values(points), [entry["hit_ratio_" + tier] for entry in entries])
             # Areas stand on one another: a point is drawn at the sum of its own and those below.
-            below = ("device", "host", "store")[:("device", "host", "store").index(tier) + 1]
-            self.straight([y for _, y in self.places(points)], [sum(entry["hit_ratio_" + name] for name in below) for entry in entries])
+            below = tiers[:tiers.index(tier) + 1]
+            sums = [sum(entry["hit_ratio_" + name] for name in below) for entry in entries]
+            self.straight([y for _, y in self.places(points)], sums)
         points = "#occupancy-host .point"
         self.straight([y for _, y in self.places(points)], self.values(points))
         self.straight([x for x, _ in self.places(points)], self.values(points, "data-x"))
@@ -117,12 +123,15 @@ class Values(PageCase):
         results = samples.plan()
         self.open(results)
         for at, curve in enumerate(results["curves"]):
-            self.same(self.values(f"#curves-data [data-name=curve-{at}][data-value]"), [point["hit_ratio_blocks"] for point in curve["points"]])
-        self.same(self.values("#curves-data tbody [data-name=capacity_bytes]"), [point["capacity_bytes"] for point in results["curves"][0]["points"]])
+            cells = self.values(f"#curves-data [data-name=curve-{at}][data-value]")
+            self.same(cells, [point["hit_ratio_blocks"] for point in curve["points"]])
+        lru = results["curves"][0]["points"]
+        sizes = self.values("#curves-data tbody [data-name=capacity_bytes]")
+        self.same(sizes, [point["capacity_bytes"] for point in lru])
         points = "#curves [data-lane=lru] .point"
-        self.same(self.values(points), [point["hit_ratio_blocks"] for point in results["curves"][0]["points"]])
+        self.same(self.values(points), [point["hit_ratio_blocks"] for point in lru])
         capacities = self.values(points, "data-x")
-        self.same(capacities, [point["capacity_bytes"] / 2**30 for point in results["curves"][0]["points"]])
+        self.same(capacities, [point["capacity_bytes"] / 2**30 for point in lru])
         self.straight([x for x, _ in self.places(points)], [math.log(capacity) for capacity in capacities])
         self.same(self.values("#curves .mark"), [results["recommendation"]["knee_bytes"] / 2**30])
         self.same(self.values("#curves .level"), [results["hit_ratio_blocks_infinite"]])
@@ -145,15 +154,17 @@ class Values(PageCase):
     def test_compare_rows_and_lines(self):
         results = samples.compare()
         self.open(results)
+        rows = results["rows"]
         for name in ("hit_ratio_blocks", "hit_ratio_tokens", "evicted_tokens", "wall_seconds", "optimum"):
-            self.same(self.values(f"#runs tbody [data-name={name}]"), [row[name] for row in results["rows"]])
-        self.assertEqual(self.texts("#runs tbody [data-name=policy]", "data-value"), [row["policy"] for row in results["rows"]])
-        self.same(self.values("#runs tbody [data-name=of_optimum]"), [row["hit_ratio_blocks"] / row["optimum"] for row in results["rows"]])
+            self.same(self.values(f"#runs tbody [data-name={name}]"), [row[name] for row in rows])
+        self.assertEqual(self.texts("#runs tbody [data-name=policy]", "data-value"), [row["policy"] for row in rows])
+        shares = self.values("#runs tbody [data-name=of_optimum]")
+        self.same(shares, [row["hit_ratio_blocks"] / row["optimum"] for row in rows])
         self.assertEqual(self.all("#runs [data-name=host]"), [])  # no row has one
-        own = [row["hit_ratio_blocks"] for row in results["rows"] if row["trace"] == "toolagent.jsonl" and row["policy"] == "slru"]
-        self.same(self.values("#trace-1 [data-lane=slru] .point"), own)
-        self.same(self.values("#trace-1-data [data-name=ratio][data-value]"),
-                  [row["hit_ratio_blocks"] for row in results["rows"] if row["trace"] == "toolagent.jsonl"])
+        own = [row for row in rows if row["trace"] == "toolagent.jsonl"]
+        self.same(self.values("#trace-1-data [data-name=ratio][data-value]"), [row["hit_ratio_blocks"] for row in own])
+        self.same(self.values("#trace-1 [data-lane=slru] .point"),
+                  [row["hit_ratio_blocks"] for row in own if row["policy"] == "slru"])
 
     def test_compare_few_sizes_are_bars(self):
         results = samples.compare_bars()

@@ -42,13 +42,13 @@ function draw_axes(root, { width, height, x, y }) {
   return { width, height, left, right, top, bottom, x: x_scale, y: y_scale };
 }
 
-/** A vertical line with its name, to the side where there is room. */
-function draw_mark(root, area, value, text, row = 0) {
+/** A vertical line with its name at `y`, to the side where there is room. */
+function draw_mark(root, area, value, text, y) {
   const at = round(area.x(value));
   const flip = at + text_width(text) + 8 > area.right;
   root.append(svg("g.mark", { "data-value": value },
     svg("path", { d: `M${at} ${area.top}V${area.bottom}` }),
-    svg("text", { x: flip ? at - 5 : at + 5, y: area.top + 11 + 14 * row, "text-anchor": flip ? "end" : "start" }, text)));
+    svg("text", { x: flip ? at - 5 : at + 5, y, "text-anchor": flip ? "end" : "start" }, text)));
 }
 
 /** A horizontal line with its name above its right end. */

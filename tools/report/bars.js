@@ -36,8 +36,11 @@ function draw_bar(root, bar, { y, names, scale, text }) {
   const end = round(scale(bar.value));
   root.append(
     svg("text.name", { x: names - 6, y: y + 14, "text-anchor": "end" }, clipped(bar.name, names - 6)),
-    svg("rect.bar." + style.class, { x: round(names), y: y + 3, width: Math.max(0.5, round(end - names)), height: 15,
-      "data-name": bar.name, "data-group": bar.group, "data-value": bar.value }));
+    svg("rect.bar." + style.class, {
+      x: round(names), y: y + 3, height: 15,
+      width: bar.value > 0 ? Math.max(0.5, round(end - names)) : 0,
+      "data-name": bar.name, "data-group": bar.group, "data-value": bar.value,
+    }));
   const best = is_number(bar.best) ? round(scale(bar.best)) : end;
   if (is_number(bar.best)) root.append(svg("path.best", { d: `M${best} ${y}V${y + 21}`, "data-value": bar.best }));
   root.append(svg("text.value", { x: Math.max(end, best) + 6, y: y + 14 }, text(bar.value)));

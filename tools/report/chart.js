@@ -9,16 +9,22 @@ const all_charts = [];
 /**
  * id, title, note: text. lanes: [{name, style, area}], shown as a legend where there are several.
  * summary: what a picture cannot tell those who do not see it. table: the same data.
- * figure.redraw() draws again what has changed. draw(root, width): fills the SVG, returns {stops, area}. area: {width, height, top, bottom}
+ * draw(root, width): fills the SVG, returns {stops, area: {width, height, top, bottom}}.
+ * Returns the figure; its redraw() is for when what draw() shows has changed.
  */
-function chart({ id, title, note, lanes = [], with_legend = lanes.length > 1, summary, table, draw, wide = false }) {
+function chart({ id, title, note, lanes = [], with_legend = lanes.length > 1, summary, table, draw,
+  wide = false }) {
   const root = svg("svg", { role: "img", "aria-labelledby": `${id}-name ${id}-summary` });
-  const plot = el("div.plot", { id: id + "-plot", tabindex: "0", role: "application",
-    "aria-roledescription": "chart", "aria-labelledby": id + "-title", "aria-describedby": id + "-readout" }, root);
-  const readout = el("p.readout", { id: id + "-readout", role: "status", "aria-live": "polite", "aria-atomic": "true" });
+  const plot = el("div.plot", {
+    id: id + "-plot", tabindex: "0", role: "application", "aria-roledescription": "chart",
+    "aria-labelledby": id + "-title", "aria-describedby": id + "-readout",
+  }, root);
+  const readout = el("p.readout",
+    { id: id + "-readout", role: "status", "aria-live": "polite", "aria-atomic": "true" });
   const show = add_cursor(plot, readout);
   const figure = el(wide ? "figure.chart.wide" : "figure.chart", { id },
-    el("figcaption", null, el("h3", { id: id + "-title" }, title), note ? el("p.note", null, note) : null),
+    el("figcaption", null,
+      el("h3", { id: id + "-title" }, title), note ? el("p.note", null, note) : null),
     with_legend ? legend(id, lanes) : null, plot, readout,
     table ? folded("Data of this chart", table) : null);
 
@@ -26,7 +32,8 @@ function chart({ id, title, note, lanes = [], with_legend = lanes.length > 1, su
   const redraw = (width) => {
     if (!(width > 0) || width === drawn_width) return;
     drawn_width = width;
-    root.replaceChildren(svg("title", { id: id + "-name" }, title), svg("desc", { id: id + "-summary" }, summary));
+    root.replaceChildren(
+      svg("title", { id: id + "-name" }, title), svg("desc", { id: id + "-summary" }, summary));
     const { stops, area } = draw(root, width);
     root.setAttribute("viewBox", `0 0 ${area.width} ${area.height}`);
     root.setAttribute("width", area.width);

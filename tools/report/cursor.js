@@ -5,7 +5,7 @@
 //
 //   stop: {x or y: pixels, label: text, values: [{lane, text, value, x, y}]}
 
-const cursor_hint = "Left and right read the values, up and down choose one series, Escape ends.";
+const cursor_hint = "← → values · ↑ ↓ one series · Esc ends";
 
 /** Returns show(stops, layer, area, lanes): to be called after each drawing. */
 function add_cursor(plot, readout) {
@@ -29,7 +29,7 @@ function add_cursor(plot, readout) {
     readout.dataset.index = index;
     readout.replaceChildren(el("b", null, stop.label), ...values.flatMap((value) => [" ",
       el("span.value", { "data-lane": value.lane, "data-value": value.value },
-        (value.lane ? value.lane + narrow_space : "") + value.text)]));
+        (value.lane ? value.lane + "\u00a0" : "") + value.text)]));
     if (values.length === 0) readout.append(` no value${lane === null ? "" : " of " + lanes[lane]} here`);
   }
 

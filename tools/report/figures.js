@@ -10,8 +10,9 @@ function is_record(value) {
   return value !== null && typeof value === "object" && !Array.isArray(value);
 }
 
+/** A value, or a list of such. */
 function is_plain(value) {
-  return !is_record(value) && !(Array.isArray(value) && value.some((item) => item !== null && typeof item === "object"));
+  return !is_record(value) && list_of(value).length === 0;
 }
 
 function figures_section(results) {
@@ -23,8 +24,12 @@ function figures_section(results) {
     if (!is_record(value)) continue;
     const records = Object.entries(value).filter(([, inner]) => is_record(inner));
     const plain = Object.fromEntries(Object.entries(value).filter(([, inner]) => is_plain(inner)));
-    if (records.length > 0) tables.push(cross_table(name, label_of(name), [name], Object.fromEntries(records)));
-    if (Object.keys(plain).length > 0) tables.push(list_table(name + "-list", label_of(name), [name], plain));
+    if (records.length > 0) {
+      tables.push(cross_table(name, label_of(name), [name], Object.fromEntries(records)));
+    }
+    if (Object.keys(plain).length > 0) {
+      tables.push(list_table(name + "-list", label_of(name), [name], plain));
+    }
   }
   if (tables.length === 0) return null;
   return section("figures", "All figures", el("div.figures", null, tables));
@@ -39,23 +44,25 @@ function list_table(id, caption, path, record) {
 /** Whichever there is less of, outer or inner names, goes across. */
 function cross_table(id, caption, path, record) {
   const outer = Object.keys(record);
-  const inner = [...new Set(outer.flatMap((name) => Object.keys(record[name]).filter((key) => is_plain(record[name][key]))))];
+  const plain_keys = (inner) => Object.keys(inner).filter((key) => is_plain(inner[key]));
+  const inner = [...new Set(outer.flatMap((name) => plain_keys(record[name])))];
   const outer_across = outer.length <= inner.length;
   const [across, down] = outer_across ? [outer, inner] : [inner, outer];
   const head = el("thead", null, el("tr", null, el("td", null),
     across.map((name) => el("th.number", { scope: "col" }, label_of(name)))));
-  const rows = down.map((row) => el("tr", null, el("th", { scope: "row" }, label_of(row)), across.map((column) => {
+  const cell = (row, column) => {
     const [first, second] = outer_across ? [column, row] : [row, column];
     return figure_cell([...path, first, second], record[first][second]);
-  })));
+  };
+  const rows = down.map((row) => el("tr", null,
+    el("th", { scope: "row" }, label_of(row)), across.map((column) => cell(row, column))));
   return figures_table(id, caption, head, rows);
 }
 
 function figure_cell(path, value) {
-  const known = value !== null && value !== undefined;
+  const shown = Array.isArray(value) ? value.join(", ") : value;
   return el(is_number(value) ? "td.number" : "td.words",
-    { "data-path": path.join("."), "data-value": known ? (Array.isArray(value) ? value.join(", ") : value) : null },
-    figure_text(path, value));
+    { "data-path": path.join("."), "data-value": shown }, figure_text(path, value));
 }
 
 function figures_table(id, caption, head, rows) {

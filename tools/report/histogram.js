@@ -26,19 +26,33 @@ function histogram_chart(options) {
   const total = bins.reduce((sum, bin) => sum + bin.count, 0) || 1;
   const draw = (root, width) => {
     const most = nice_end((1.04 * Math.max(...bins.map((bin) => bin.count))) / total, 4);
-    const area = draw_axes(root, { width, height: 210,
-      x: { label: "time of a call, logarithmic", tick: duration_ns, scale: (range) => log_scale(domain, range) },
-      y: { label: "share of calls, %", tick: tick_percent,
-        scale: (range, max_ticks) => linear_scale([0, Math.min(1, most)], range, max_ticks) } });
+    const area = draw_axes(root, {
+      width, height: 210,
+      x: {
+        label: "time of a call, logarithmic", tick: duration_ns,
+        scale: (range) => log_scale(domain, range),
+      },
+      y: {
+        label: "share of calls, %", tick: tick_percent,
+        scale: (range, max_ticks) => linear_scale([0, Math.min(1, most)], range, max_ticks),
+      },
+    });
     const stops = bins.map((bin) => {
       const share = bin.count / total;
       const [from, to, y] = [area.x(bin.from), area.x(bin.to), area.y(share)];
-      root.append(svg("rect.bar.lane-0", { x: round(from + 0.5), y: round(y), width: round(Math.max(1, to - from - 1)),
-        height: round(Math.max(0.5, area.bottom - y)), "data-from": bin.from, "data-to": bin.to, "data-value": bin.count }));
-      return { x: (from + to) / 2, label: `${duration_ns(bin.from)} to ${duration_ns(bin.to)}:`,
-        values: [{ value: bin.count, text: `${grouped(bin.count)} calls, ${percent(share)}`, y }] };
+      root.append(svg("rect.bar.lane-0", {
+        x: round(from + 0.5), width: round(Math.max(1, to - from - 1)),
+        y: round(y), height: round(Math.max(0.5, area.bottom - y)),
+        "data-from": bin.from, "data-to": bin.to, "data-value": bin.count,
+      }));
+      return {
+        x: (from + to) / 2, label: `${duration_ns(bin.from)} to ${duration_ns(bin.to)}:`,
+        values: [{ value: bin.count, text: `${grouped(bin.count)} calls, ${percent(share)}`, y }],
+      };
     });
-    marks.forEach((mark, row) => draw_mark(root, area, mark.x, mark.text, row));
+    for (let row = marks.length - 1; row >= 0; --row) {  // names of the first above lines of the last
+      draw_mark(root, area, marks[row].x, marks[row].text, area.top + 11 + 14 * row);
+    }
     return { stops, area };
   };
   return chart({ ...options, draw });

@@ -19,7 +19,8 @@ function about_text(results) {
   const files = Array.isArray(trace.files) ? trace.files.join(", ") : null;
   const made_by = ["pando", results.version, results.command].filter(Boolean).join(" ");
   const settings = record_of(results.settings);
-  return [made_by, files, trace.format, settings.policy, settings.model ?? results.model].filter(Boolean).join(" · ");
+  return [made_by, files, trace.format, settings.policy, settings.model ?? results.model]
+    .filter(Boolean).join(" · ");
 }
 
 function show_page(results) {

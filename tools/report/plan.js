@@ -2,65 +2,93 @@
 // The page of `pando plan`: what each capacity would find, by policy, below what any policy could
 // find, and the capacity that is recommended.
 
+/** In order of preference. `size`: how much of what the results count is one of what the axis shows. */
 const capacity_units = [
-  { name: "bytes", key: "capacity_bytes", knee: "knee_bytes", label: "GiB", size: 2 ** 30, tick: (value) => (value < 1 ? String(value) : grouped(value)), text: (value) => size_bytes(value * 2 ** 30) },
-  { name: "tokens", key: "capacity_tokens", knee: "knee_tokens", label: "tokens", size: 1, tick: tick_number, text: (value) => count_of(value, "tokens") },
-  { name: "blocks", key: "capacity_blocks", knee: "knee_blocks", label: "blocks", size: 1, tick: tick_number, text: (value) => count_of(value, "blocks") },
+  {
+    name: "bytes", key: "capacity_bytes", knee: "knee_bytes", label: "GiB", size: 2 ** 30,
+    tick: (value) => (value < 1 ? String(value) : grouped(value)), text: (value) => size_bytes(value * 2 ** 30),
+  },
+  {
+    name: "tokens", key: "capacity_tokens", knee: "knee_tokens", label: "tokens", size: 1,
+    tick: tick_number, text: (value) => count_of(value, "tokens"),
+  },
+  {
+    name: "blocks", key: "capacity_blocks", knee: "knee_blocks", label: "blocks", size: 1,
+    tick: tick_number, text: (value) => count_of(value, "blocks"),
+  },
 ];
 
 function plan_sections(results) {
-  const curves = list_of(results.curves).map((curve) => ({ policy: String(curve.policy), method: curve.method,
-    points: list_of(curve.points).filter((point) => is_number(point.hit_ratio_blocks)) }))
+  const curves = list_of(results.curves)
+    .map((curve) => ({
+      policy: String(curve.policy), method: curve.method,
+      points: list_of(curve.points).filter((point) => is_number(point.hit_ratio_blocks)),
+    }))
     .filter((curve) => curve.points.length > 0);
-  const units = capacity_units.filter((unit) => curves.some((curve) => curve.points.some((point) => point[unit.key] > 0)));
-  return [plan_summary(results, units), curves.length > 0 && units.length > 0 ? plan_curves(results, curves, units) : null,
-    figures_section(results)];
+  const units = capacity_units.filter((unit) =>
+    curves.some((curve) => curve.points.some((point) => point[unit.key] > 0)));
+  return [
+    plan_summary(results, units),
+    units.length > 0 ? plan_curves(results, curves, units) : null,
+    figures_section(results),
+  ];
 }
 
 function plan_summary(results, units) {
   const recommendation = record_of(results.recommendation);
   const knee = units.find((unit) => recommendation[unit.knee] > 0);
-  const sampled = results.sample_rate < 1;
   const shown = tiles([
-    knee ? tile(knee.knee, "Recommended", recommendation[knee.knee], (value) => knee.text(value / knee.size), "the knee of the curve") : null,
+    knee ? tile(knee.knee, "Recommended", recommendation[knee.knee],
+      (value) => knee.text(value / knee.size), "the knee of the curve") : null,
     tile("hit_ratio_blocks_infinite", "Without bound", results.hit_ratio_blocks_infinite, percent, "of blocks found"),
     tile("requests", "Requests", results.requests, grouped),
-    tile("unique_blocks", "Unique blocks", results.unique_blocks, compact, is_number(results.blocks) ? `of ${compact(results.blocks)}` : null),
-    tile("bytes_per_token", "A token takes", results.bytes_per_token, size_bytes, results.model ? `of KV, ${results.model}` : "of KV"),
-    sampled ? tile("sample_rate", "Sampled", results.sample_rate, (value) => percent(value, 2),
+    tile("unique_blocks", "Unique blocks", results.unique_blocks, compact,
+      is_number(results.blocks) ? `of ${compact(results.blocks)}` : null),
+    tile("bytes_per_token", "A token takes", results.bytes_per_token, size_bytes,
+      results.model ? `of KV, ${results.model}` : "of KV"),
+    results.sample_rate < 1 ? tile("sample_rate", "Sampled", results.sample_rate, (value) => percent(value, 2),
       is_number(results.sample_error) ? `error up to ${percent(results.sample_error, 2)}` : null) : null,
   ]);
-  const told = (Array.isArray(recommendation.text) ? recommendation.text : [recommendation.text])
-    .filter((text) => typeof text === "string" && text !== "");
-  const advice = told.length === 0 ? null
-    : el("div.advice", { id: "recommendation" }, el("h3", null, "Recommendation"), told.map((text) => el("p", null, text)));
+  const told = [recommendation.text].flat().filter((text) => typeof text === "string" && text !== "");
+  const advice = told.length === 0 ? null : el("div.advice", { id: "recommendation" },
+    el("h3", null, "Recommendation"), told.map((text) => el("p", null, text)));
   return shown || advice ? section("summary", "Summary", shown, advice) : null;
 }
 
 function plan_curves(results, curves, units) {
   let unit = units[0];
-  const recommendation = record_of(results.recommendation);
+  let others = 0;
   const title = "Hit ratio by capacity";
   const bound = results.hit_ratio_blocks_infinite;
-  let others = 0;
-  const lanes = curves.map((curve) => ({ name: curve.policy, style: curve.policy === "optimum" ? "best" : others++,
-    points: curve.points.map((point) => ({ ...point, x: point.capacity_blocks, y: point.hit_ratio_blocks })) }));
-  const figure = line_chart({ id: "curves", title, wide: true, lanes, with_legend: true,
+  const figure = line_chart({
+    id: "curves", title, wide: true, with_legend: true,
     note: "The optimum knows the future: no policy can be above it.",
-    x: () => ({ kind: "log", label: `capacity, ${unit.label}, logarithmic`, tick: unit.tick,
-      of: (point) => (is_number(point[unit.key]) ? point[unit.key] / unit.size : null), text: (value) => unit.text(value) + ":" }),
+    lanes: curves.map((curve) => ({
+      name: curve.policy, style: curve.policy === "optimum" ? "best" : others++,
+      points: curve.points.map((point) => ({ ...point, x: point.capacity_blocks, y: point.hit_ratio_blocks })),
+    })),
+    x: () => ({
+      kind: "log", label: `capacity, ${unit.label}, logarithmic`, tick: unit.tick,
+      of: (point) => (is_number(point[unit.key]) ? point[unit.key] / unit.size : null),
+      text: (value) => unit.text(value) + ":",
+    }),
     y: { label: "hit ratio, % of blocks", most: 1, tick: tick_percent, text: (value) => percent(value) },
     levels: is_number(bound) ? [{ y: bound, text: `without bound ${percent(bound)}` }] : [],
-    marks: () => (recommendation[unit.knee] > 0 && knee_in_range(curves, unit, recommendation[unit.knee])
-      ? [{ x: recommendation[unit.knee] / unit.size, text: `recommended ${unit.text(recommendation[unit.knee] / unit.size)}` }] : []),
-    table: curves_table(title, curves, units) });
-  const choice = unit_choice(units, (chosen) => { unit = chosen; figure.redraw(); });
+    marks: () => knee_marks(record_of(results.recommendation)[unit.knee], curves, unit),
+    table: curves_table(title, curves, units),
+  });
+  const choice = unit_choice(units, (chosen) => {
+    unit = chosen;
+    figure.redraw();
+  });
   return section("capacity", "Capacity", choice, el("div.charts", null, figure), methods_of(curves));
 }
 
-function knee_in_range(curves, unit, knee) {
+/** Where the recommendation is on the axis, if it is on it. */
+function knee_marks(knee, curves, unit) {
   const values = curves.flatMap((curve) => curve.points.map((point) => point[unit.key])).filter((value) => value > 0);
-  return knee >= lowest_of(values) && knee <= highest_of(values);
+  if (!(knee >= lowest_of(values) && knee <= highest_of(values))) return [];
+  return [{ x: knee / unit.size, text: `recommended ${unit.text(knee / unit.size)}` }];
 }
 
 function unit_choice(units, choose) {
@@ -74,10 +102,8 @@ function unit_choice(units, choose) {
 }
 
 function methods_of(curves) {
-  const known = curves.filter((curve) => curve.method);
-  if (known.length === 0) return null;
-  return el("p.note", { id: "methods" }, "How each curve was found: " +
-    known.map((curve) => `${curve.policy}, ${curve.method}`).join("; ") + ".");
+  const known = curves.filter((curve) => curve.method).map((curve) => `${curve.policy}, ${curve.method}`);
+  return known.length > 0 ? el("p.note", { id: "methods" }, `How each curve was found: ${known.join("; ")}.`) : null;
 }
 
 /** One row for each capacity that any curve has, one column for each policy. */
@@ -93,9 +119,11 @@ function curves_table(caption, curves, units) {
     }
   });
   const columns = [
-    ...[...units].reverse().map((unit) => ({ name: unit.key, label: unit.name === "bytes" ? "capacity" : `capacity, ${unit.label}`,
-      numeric: true, text: unit.name === "bytes" ? size_bytes : grouped })),
-    ...curves.map((curve, at) => ({ name: "curve-" + at, label: curve.policy, numeric: true, text: (value) => percent(value, 2) })),
+    ...[...units].reverse().map((unit) => (unit.name === "bytes"
+      ? { name: unit.key, label: "capacity", numeric: true, text: size_bytes }
+      : { name: unit.key, label: `capacity, ${unit.label}`, numeric: true, text: grouped })),
+    ...curves.map((curve, at) =>
+      ({ name: "curve-" + at, label: curve.policy, numeric: true, text: (value) => percent(value, 2) })),
   ];
   return table_of({ id: "curves-data", caption, columns, rows: [...rows.values()].sort((a, b) => a.key - b.key) });
 }
