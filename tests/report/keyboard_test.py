@@ -52,8 +52,8 @@ class Keyboard(PageCase):
         def expected(at):
             one = {tier: series[at]["hit_ratio_" + tier] for tier in ("device", "host", "store")}
             return {**one, "all": sum(one.values())}
-        for key, at in ((Keys.RIGHT, 0), (Keys.RIGHT, 1), (Keys.RIGHT, 2), (Keys.LEFT, 1), (Keys.END, 119), (Keys.RIGHT, 119),
-                        (Keys.PAGE_UP, 109), (Keys.HOME, 0), (Keys.LEFT, 0), (Keys.PAGE_DOWN, 10)):
+        for key, at in ((Keys.RIGHT, 0), (Keys.RIGHT, 1), (Keys.RIGHT, 2), (Keys.LEFT, 1), (Keys.END, 119),
+                        (Keys.RIGHT, 119), (Keys.PAGE_UP, 109), (Keys.HOME, 0), (Keys.LEFT, 0), (Keys.PAGE_DOWN, 10)):
             self.press(key)
             found = self.readout("hit-ratio")
             self.assertEqual(set(found), set(expected(at)))

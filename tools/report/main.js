@@ -4,13 +4,18 @@
 
 const commands = { replay: replay_sections, plan: plan_sections, compare: compare_sections };
 
+/** Null where they cannot be read; then the page says why. */
 function read_results() {
   try {
-    const value = JSON.parse(document.getElementById("results").textContent);
-    return is_record(value) ? value : {};
+    return record_of(JSON.parse(document.getElementById("results").textContent));
   } catch (error) {
-    return { unreadable: String(error.message) };
+    show_notice(`The results in this page are no JSON: ${error.message}`);
+    return null;
   }
+}
+
+function show_notice(text) {
+  document.getElementById("content").append(el("p.notice", { role: "alert" }, text));
 }
 
 /** One line below the title: which command, on which trace. */
@@ -25,22 +30,18 @@ function about_text(results) {
 
 function show_page(results) {
   const content = document.getElementById("content");
-  if (results.unreadable) {
-    content.append(el("p.notice", { role: "alert" }, `The results in this page are no JSON: ${results.unreadable}`));
-    return;
-  }
   document.getElementById("about").append(about_text(results));
   let sections = [];
   try {
     sections = (commands[results.command] ?? ((all) => [figures_section(all)]))(results);
   } catch (error) {
-    content.append(el("p.notice", { role: "alert" }, `The charts could not be drawn: ${error.message}`));
+    show_notice(`The charts could not be drawn: ${error.message}`);
     console.error(error);
     sections = [figures_section(results)];
   }
   sections = sections.filter(Boolean);
   content.append(...sections);
-  if (sections.length === 0) content.append(el("p.notice", null, "There are no results in this page."));
+  if (sections.length === 0) show_notice("There are no results in this page.");
   document.getElementById("contents").append(...(sections.length > 1 ? sections : []).map((part) =>
     el("a", { href: "#" + part.id }, part.firstChild.textContent)));
 }
@@ -53,5 +54,6 @@ function save_results() {
   URL.revokeObjectURL(link.href);
 }
 
-show_page(read_results());
+const results = read_results();
+if (results !== null) show_page(results);
 document.getElementById("save").addEventListener("click", save_results);
