@@ -5,8 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "tools/html_report.h"
 
 namespace pando::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+}  // namespace
 
 Result<ResultWriter> ResultWriter::open(const ResultArguments& arguments) {
   ResultWriter writer(arguments);
@@ -23,7 +29,11 @@ Result<ResultWriter> ResultWriter::open(const ResultArguments& arguments) {
 Status ResultWriter::write(nlohmann::ordered_json results, std::string_view table) {
   results["version"] = PANDO_VERSION;
   if (json_) {
-    if (Status s = json_->write(results.dump(2) + "\n"); !s) return s;
+    if (Status s = json_->write(results.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); !s) return s;
+  }
+  if (report_) {
+    const std::string title = fmt::format("pando {}", results.value("command", ""));
+    if (Status s = report_->write(html_report(results.dump(-1, ' ', false, Json::error_handler_t::replace), title)); !s) return s;
   }
   for (std::optional<OutputFile>* file : {&json_, &report_}) {
     if (!*file) continue;
