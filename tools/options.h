@@ -33,7 +33,7 @@ struct ResultArguments {
   std::string report;  ///< a path, or empty
   bool quiet = false;
 };
-void add_result_options(CLI::App& app, ResultArguments& arguments);
+void add_result_options(CLI::App& app, ResultArguments& arguments, bool with_report = true);
 
 /// An option that takes a quantity such as 64k.
 void add_quantity(CLI::App& app, const std::string& name, std::size_t& target,

@@ -42,7 +42,8 @@ struct Scale {
     return static_cast<double>(tokens(blocks)) * static_cast<double>(*token_bytes);
   }
   std::string text(std::uint64_t blocks) const {
-    return token_bytes ? size_text(bytes(blocks)) : fmt::format("{} tokens", grouped(tokens(blocks)));
+    return token_bytes ? size_text(bytes(blocks))
+                       : fmt::format("{} tokens", grouped(tokens(blocks)));
   }
 };
 
@@ -59,8 +60,9 @@ struct Owned {
 std::vector<std::string> recommendation(const Plan& plan, const Scale& scale, const Owned& owned) {
   const PlanCurve& lru = plan.curve("lru");
   std::vector<std::string> text;
-  text.push_back(fmt::format("The knee of the curve is at {}: {} with lru. Beyond it, more buys less.",
-                             scale.text(plan.knee_blocks), percent(lru.at(plan.knee_blocks))));
+  text.push_back(
+      fmt::format("The knee of the curve is at {}: {} with lru. Beyond it, more buys less.",
+                  scale.text(plan.knee_blocks), percent(lru.at(plan.knee_blocks))));
   const double enough = 0.99 * plan.infinite_hit_ratio;
   for (const PlanPoint& point : lru.points) {
     if (point.hit_ratio < enough) continue;
@@ -90,10 +92,10 @@ std::vector<std::string> recommendation(const Plan& plan, const Scale& scale, co
 
 std::string table(const Plan& plan, const Scale& scale, const std::vector<std::uint64_t>& at,
                   const std::vector<std::string>& advice, const TraceArguments& trace) {
-  std::string text = fmt::format(
-      "trace     {}: {} requests, {} blocks of {} tokens, {} different\n",
-      joined(trace.paths, ", "), grouped(plan.requests), grouped(plan.blocks), plan.block_tokens,
-      grouped(plan.unique_blocks));
+  std::string text =
+      fmt::format("trace     {}: {} requests, {} blocks of {} tokens, {} different\n",
+                  joined(trace.paths, ", "), grouped(plan.requests), grouped(plan.blocks),
+                  plan.block_tokens, grouped(plan.unique_blocks));
   if (plan.sample_rate < 1)
     text += fmt::format("          one block in {:.0f} was looked at: ratios are off by up to {}\n",
                         1 / plan.sample_rate, percent(plan.sample_error));
@@ -111,8 +113,10 @@ std::string table(const Plan& plan, const Scale& scale, const std::vector<std::u
     rows.add(std::move(row));
   }
   text += rows.text();
-  text += "\noptimum: evicts what is used again last, by the rules of the others. ceiling: may also not "
-          "keep a block\n\n";
+  text +=
+      "\noptimum: evicts what is used again last, by the rules of the others. ceiling: may also "
+      "not "
+      "keep a block\n\n";
   for (const std::string& line : advice) text += line + '\n';
   return text;
 }
@@ -131,17 +135,16 @@ Json to_json(const Plan& plan, const Scale& scale, const Arguments& a,
     }
     curves.push_back({{"policy", curve.policy}, {"method", curve.method}, {"points", points}});
   }
-  Json json{{"command", "plan"},
-            {"trace",
-             {{"files", a.trace.paths},
-              {"skipped_lines", skipped},
-              {"block_tokens", plan.block_tokens}}},
-            {"requests", plan.requests},
-            {"unique_blocks", plan.unique_blocks},
-            {"blocks", plan.blocks},
-            {"hit_ratio_blocks_infinite", plan.infinite_hit_ratio},
-            {"sample_rate", plan.sample_rate},
-            {"sample_error", plan.sample_error}};
+  Json json{
+      {"command", "plan"},
+      {"trace",
+       {{"files", a.trace.paths}, {"skipped_lines", skipped}, {"block_tokens", plan.block_tokens}}},
+      {"requests", plan.requests},
+      {"unique_blocks", plan.unique_blocks},
+      {"blocks", plan.blocks},
+      {"hit_ratio_blocks_infinite", plan.infinite_hit_ratio},
+      {"sample_rate", plan.sample_rate},
+      {"sample_error", plan.sample_error}};
   if (scale.token_bytes) {
     json["model"] = a.model;
     json["bytes_per_token"] = *scale.token_bytes;
@@ -214,9 +217,8 @@ Status run(const Arguments& a) {
   const Result<std::vector<std::uint64_t>> rows = rows_at(a, measures);
   if (!rows) return rows.error();
   Owned owned;
-  for (const auto& [given, blocks] : {std::pair{&a.device, &owned.device},
-                                      {&a.host, &owned.host},
-                                      {&a.store, &owned.store}}) {
+  for (const auto& [given, blocks] :
+       {std::pair{&a.device, &owned.device}, {&a.host, &owned.host}, {&a.store, &owned.store}}) {
     if (!*given) continue;
     const Result<std::uint64_t> resolved = to_blocks(**given, measures);
     if (!resolved) return resolved.error();

@@ -26,11 +26,10 @@ std::string heading(const ReplayResults& results, const ReplayOptions& options,
                   grouped(results.unique_blocks));
   if (settings.skipped_lines > 0)
     text += fmt::format("          {} bad lines skipped\n", grouped(settings.skipped_lines));
-  text += fmt::format("cache     pages of {}, {} eviction{}, {}\n\n", options.stack.page_size,
-                      options.stack.policy,
-                      options.stack.window ? fmt::format(", window of {}", *options.stack.window)
-                                           : std::string(),
-                      options.mode == ReplayMode::timed ? "timed" : "serial");
+  text += fmt::format(
+      "cache     pages of {}, {} eviction{}, {}\n\n", options.stack.page_size, options.stack.policy,
+      options.stack.window ? fmt::format(", window of {}", *options.stack.window) : std::string(),
+      options.mode == ReplayMode::timed ? "timed" : "serial");
   return text;
 }
 
@@ -98,7 +97,9 @@ std::string timing(const ReplayResults& results) {
   if (!results.is_timed) return "";
   TextTable table({"waiting", "p50", "p99", "max"});
   const auto add = [&](const char* name, const Histogram& us) {
-    const auto text = [](std::uint64_t value) { return duration(1e3 * static_cast<double>(value)); };
+    const auto text = [](std::uint64_t value) {
+      return duration(1e3 * static_cast<double>(value));
+    };
     table.add({name, text(us.percentile(50)), text(us.percentile(99)), text(us.max())});
   };
   add("in the queue", results.queue_us);

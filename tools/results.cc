@@ -16,8 +16,8 @@ using Json = nlohmann::ordered_json;
 
 Result<ResultWriter> ResultWriter::open(const ResultArguments& arguments) {
   ResultWriter writer(arguments);
-  for (const auto& [path, file] : {std::pair{&arguments.json, &writer.json_},
-                                   {&arguments.report, &writer.report_}}) {
+  for (const auto& [path, file] :
+       {std::pair{&arguments.json, &writer.json_}, {&arguments.report, &writer.report_}}) {
     if (path->empty()) continue;
     Result<OutputFile> opened = OutputFile::create(*path);
     if (!opened) return opened.error();
@@ -29,11 +29,16 @@ Result<ResultWriter> ResultWriter::open(const ResultArguments& arguments) {
 Status ResultWriter::write(nlohmann::ordered_json results, std::string_view table) {
   results["version"] = PANDO_VERSION;
   if (json_) {
-    if (Status s = json_->write(results.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"); !s) return s;
+    if (Status s = json_->write(results.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+        !s)
+      return s;
   }
   if (report_) {
     const std::string title = fmt::format("pando {}", results.value("command", ""));
-    if (Status s = report_->write(html_report(results.dump(-1, ' ', false, Json::error_handler_t::replace), title)); !s) return s;
+    if (Status s = report_->write(
+            html_report(results.dump(-1, ' ', false, Json::error_handler_t::replace), title));
+        !s)
+      return s;
   }
   for (std::optional<OutputFile>* file : {&json_, &report_}) {
     if (!*file) continue;

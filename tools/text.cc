@@ -26,7 +26,12 @@ std::string duration(double ns) {
 
 std::string size_text(double bytes) {
   for (const std::string_view unit : {"B", "KiB", "MiB", "GiB"}) {
-    if (bytes < 1000) return fmt::format("{:.{}f} {}", bytes, bytes < 10 && unit != "B" ? 2 : bytes < 100 && unit != "B" ? 1 : 0, unit);
+    if (bytes < 1000)
+      return fmt::format("{:.{}f} {}", bytes,
+                         bytes < 10 && unit != "B"    ? 2
+                         : bytes < 100 && unit != "B" ? 1
+                                                      : 0,
+                         unit);
     bytes /= 1024;
   }
   return fmt::format("{:.2f} TiB", bytes);

@@ -35,7 +35,8 @@ class BlockSample {
   // Slots hold mixed ids, whose low bits under the mask are all 0 and so not of use; 0 is empty.
   bool place(BlockId id) {
     const std::uint64_t mixed = mix(id) | (mix(id) == 0 ? 1 : 0);
-    for (std::size_t at = (mixed >> 24) & (table_.size() - 1);; at = (at + 1) & (table_.size() - 1)) {
+    for (std::size_t at = (mixed >> 24) & (table_.size() - 1);;
+         at = (at + 1) & (table_.size() - 1)) {
       if (table_[at] == mixed) return false;
       if (table_[at] != 0) continue;
       table_[at] = mixed;

@@ -63,6 +63,7 @@ Result<std::unique_ptr<CacheStack>> CacheStack::create(const StackOptions& optio
   cache_options.window = options.window;
   cache_options.partial_pages = false;
   cache_options.hash_seed = 1;
+  cache_options.remember_evicted = options.remember_evicted;
 
   if (options.geometry || options.host_tokens > 0) {
     if (Status s = stack->make_pools(stack->full_, options.device_tokens, options.host_tokens); !s)
@@ -75,8 +76,7 @@ Result<std::unique_ptr<CacheStack>> CacheStack::create(const StackOptions& optio
     }
   }
   if (options.host_tokens > 0) {
-    Result<std::unique_ptr<Copier>> copier =
-        make_cpu_copier({.num_threads = options.copy_threads});
+    Result<std::unique_ptr<Copier>> copier = make_cpu_copier({.num_threads = options.copy_threads});
     if (!copier) return copier.error();
     stack->copier_ = std::move(*copier);
     cache_options.host = HostTierOptions{

@@ -28,6 +28,7 @@ struct StackOptions {
   /// What a token's KV is like, page size left out; without one, nobody looks at bytes.
   std::optional<Geometry> geometry = {};
   std::size_t copy_threads = 1;
+  std::size_t remember_evicted = 0;  ///< pages; see CacheOptions
 
   Status validate() const;
 };

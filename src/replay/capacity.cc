@@ -16,13 +16,13 @@ struct Suffix {
   double factor;
 };
 constexpr Suffix kSuffixes[] = {
-    {"tok", Capacity::Unit::tokens, 1},       {"ktok", Capacity::Unit::tokens, 1e3},
-    {"Mtok", Capacity::Unit::tokens, 1e6},    {"Gtok", Capacity::Unit::tokens, 1e9},
-    {"B", Capacity::Unit::bytes, 1},          {"KiB", Capacity::Unit::bytes, 1024},
-    {"MiB", Capacity::Unit::bytes, 1 << 20},  {"GiB", Capacity::Unit::bytes, 1 << 30},
+    {"tok", Capacity::Unit::tokens, 1},        {"ktok", Capacity::Unit::tokens, 1e3},
+    {"Mtok", Capacity::Unit::tokens, 1e6},     {"Gtok", Capacity::Unit::tokens, 1e9},
+    {"B", Capacity::Unit::bytes, 1},           {"KiB", Capacity::Unit::bytes, 1024},
+    {"MiB", Capacity::Unit::bytes, 1 << 20},   {"GiB", Capacity::Unit::bytes, 1 << 30},
     {"TiB", Capacity::Unit::bytes, 1LL << 40}, {"kB", Capacity::Unit::bytes, 1e3},
-    {"MB", Capacity::Unit::bytes, 1e6},       {"GB", Capacity::Unit::bytes, 1e9},
-    {"TB", Capacity::Unit::bytes, 1e12},      {"blocks", Capacity::Unit::blocks, 1},
+    {"MB", Capacity::Unit::bytes, 1e6},        {"GB", Capacity::Unit::bytes, 1e9},
+    {"TB", Capacity::Unit::bytes, 1e12},       {"blocks", Capacity::Unit::blocks, 1},
     {"%", Capacity::Unit::share, 0.01},
 };
 
@@ -81,14 +81,15 @@ Result<std::size_t> to_tokens(const Capacity& capacity, const Measures& measures
                           "{}: a share needs a trace that can be read twice, to count its blocks",
                           capacity.text);
       // Whole blocks; a little more than a whole number is one that was divided inexactly.
-      const double blocks = std::floor(tokens * static_cast<double>(*measures.unique_blocks) + 1e-6);
+      const double blocks =
+          std::floor(tokens * static_cast<double>(*measures.unique_blocks) + 1e-6);
       tokens = blocks * static_cast<double>(measures.block_tokens);
       break;
     }
   }
   if (tokens >= 0x1p40)
-    return make_error(ErrorCode::invalid_argument, "{} is too large: {} tokens, expected below 2^40",
-                      capacity.text, tokens);
+    return make_error(ErrorCode::invalid_argument,
+                      "{} is too large: {} tokens, expected below 2^40", capacity.text, tokens);
   return static_cast<std::size_t>(tokens);
 }
 

@@ -69,7 +69,7 @@ struct Session {
   Random random{0};
   Prompt prompt{1};
   std::size_t requests_left = 0;
-  std::uint64_t num_texts = 0;     // of its own, so far
+  std::uint64_t num_texts = 0;  // of its own, so far
   // tree: the thoughts that the next one stands on, and the branches that each still has to grow.
   std::vector<std::pair<Prompt, std::size_t>> thoughts{};
 };

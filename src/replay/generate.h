@@ -35,7 +35,7 @@ struct WorkloadOptions {
 
   std::size_t system_prompts = 1;
   std::size_t system_tokens = 1000;
-  std::size_t contexts = 0;        ///< repositories or the like, behind the system prompt; 0: none
+  std::size_t contexts = 0;  ///< repositories or the like, behind the system prompt; 0: none
   std::size_t context_tokens = 0;
   std::size_t turns = 1;
   std::size_t user_tokens = 200;

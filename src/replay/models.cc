@@ -105,8 +105,8 @@ Result<Model> find_model(const std::string& name_or_path) {
   if (!file) {
     std::string known;
     for (const std::string& name : model_names()) known += known.empty() ? name : ", " + name;
-    return make_error(ErrorCode::not_found,
-                      "model '{}': neither a file nor one of those known: {}", name_or_path, known);
+    return make_error(ErrorCode::not_found, "model '{}': neither a file nor one of those known: {}",
+                      name_or_path, known);
   }
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   Result<Geometry> geometry = parse_model_config(text, name_or_path);

@@ -94,7 +94,8 @@ std::uint64_t Optimum::hits(std::uint64_t capacity, OptimumRule rule) const {
       contiguous = contiguous && holdings.held(s) == size;
       const std::uint64_t room = capacity - std::min<std::uint64_t>(capacity, depth);
       const bool is_free = rule == OptimumRule::free;
-      holdings.take(s, is_free ? size : static_cast<std::uint32_t>(std::min<std::uint64_t>(size, room)));
+      holdings.take(
+          s, is_free ? size : static_cast<std::uint32_t>(std::min<std::uint64_t>(size, room)));
       uses.push_back({s, depth, next_use_[access++]});
       depth += size;
     });

@@ -27,8 +27,7 @@ std::vector<std::uint64_t> capacities(std::uint64_t all, std::size_t n,
   for (const std::uint64_t blocks : of_interest) points.push_back(std::min(blocks, all));
   for (std::size_t i = 0; i <= n; ++i) {
     // Three decades and a half are what anyone would buy.
-    const double share =
-        std::pow(10, -3.5 * static_cast<double>(n - i) / static_cast<double>(n));
+    const double share = std::pow(10, -3.5 * static_cast<double>(n - i) / static_cast<double>(n));
     points.push_back(static_cast<std::uint64_t>(share * static_cast<double>(all)));
   }
   std::sort(points.begin(), points.end());
@@ -164,8 +163,8 @@ Result<Plan> make_plan(Trace& trace, const PlanOptions& options,
     plan.curves.push_back(std::move(*curve));
   }
   const Optimum optimum(compact);
-  for (const auto& [name, rule] : {std::pair{"optimum", OptimumRule::same},
-                                   {"ceiling", OptimumRule::free}}) {
+  for (const auto& [name, rule] :
+       {std::pair{"optimum", OptimumRule::same}, {"ceiling", OptimumRule::free}}) {
     PlanCurve curve{.policy = name, .method = "furthest next use", .points = {}};
     for (const std::uint64_t c : few)
       curve.points.push_back({c, ratio(optimum.hits(c / compact.weight(), rule), compact)});

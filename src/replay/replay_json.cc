@@ -68,12 +68,9 @@ Json operations_json(const ReplayResults& results) {
           buckets.push_back({{"up_to_ns", up_to}, {"count", count}});
         },
         /*per_doubling=*/4);
-    json[name(operation)] = {{"count", ns.count()},
-                             {"mean_ns", ns.mean()},
-                             {"p50_ns", ns.percentile(50)},
-                             {"p99_ns", ns.percentile(99)},
-                             {"max_ns", ns.max()},
-                             {"histogram", std::move(buckets)}};
+    json[name(operation)] = {{"count", ns.count()},         {"mean_ns", ns.mean()},
+                             {"p50_ns", ns.percentile(50)}, {"p99_ns", ns.percentile(99)},
+                             {"max_ns", ns.max()},          {"histogram", std::move(buckets)}};
   }
   return json;
 }
@@ -81,9 +78,8 @@ Json operations_json(const ReplayResults& results) {
 Json series_json(const ReplayResults& results) {
   Json json = Json::array();
   for (const SeriesPoint& point : results.series) {
-    Json item{{"end_request", point.end_request},
-              {"end_s", point.end_s},
-              {"requests", point.requests}};
+    Json item{
+        {"end_request", point.end_request}, {"end_s", point.end_s}, {"requests", point.requests}};
     for (const Tier tier : kTiers) {
       if (results.capacity_tokens[tier] == 0) continue;
       item["hit_ratio_" + name(tier)] = share(point.hit_blocks[tier], point.blocks);

@@ -143,8 +143,8 @@ Result<bool> TimedReplay::admit(double now) {
     if (running_.empty()) return no_room(results_).error();
     return false;
   }
-  const std::uint64_t computed = (results_.input_tokens - inputs_before) -
-                                 (results_.all_hit_tokens() - hits_before);
+  const std::uint64_t computed =
+      (results_.input_tokens - inputs_before) - (results_.all_hit_tokens() - hits_before);
   const double start = std::max(now, prefill_free_s_);
   prefill_free_s_ = start + static_cast<double>(computed) / service_.prefill_tokens_per_s;
   job.is_computed = false;
@@ -164,8 +164,8 @@ Status TimedReplay::happen(const Event& event) {
   if (!job.is_computed) {
     job.is_computed = true;
     if (Status s = runner_.insert(job.running); !s) return s;
-    plan(event.time_s + static_cast<double>(job.running.trace.output_length) /
-                            service_.decode_tokens_per_s,
+    plan(event.time_s +
+             static_cast<double>(job.running.trace.output_length) / service_.decode_tokens_per_s,
          &job);
     return {};
   }
@@ -243,10 +243,9 @@ Result<ReplayResults> replay(Trace& trace, const ReplayOptions& options,
   RequestRunner runner(**stack, options.block_tokens, options.namespace_per_session, results);
   PrefixCache& cache = (*stack)->cache();
   const AfterEach after_each(cache, options, progress);
-  const Status done =
-      results.is_timed
-          ? TimedReplay(trace, runner, options.service, results, after_each).run()
-          : replay_serial(trace, runner, results, after_each);
+  const Status done = results.is_timed
+                          ? TimedReplay(trace, runner, options.service, results, after_each).run()
+                          : replay_serial(trace, runner, results, after_each);
   if (!done) return done.error();
   results.series = runner.take_series();
   const TierStats tiers = cache.tier_stats();

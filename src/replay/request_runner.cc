@@ -111,21 +111,27 @@ Status RequestRunner::grow(RunningRequest& running, std::size_t length) {
 
 Status RequestRunner::give_up(RunningRequest& running) {
   Request& request = running.request;
-  request.key.tokens = request.key.tokens.first(std::min(request.key.tokens.size(),
-                                                         request.slots.size()));
+  request.key.tokens =
+      request.key.tokens.first(std::min(request.key.tokens.size(), request.slots.size()));
   return cache_.finish(request, /*insert=*/false);
+}
+
+Key RequestRunner::key_of(RunningRequest& running) const {
+  const std::span<const Token> tokens = running.expander.of(running.trace, block_tokens_);
+  return {tokens.first(std::min(tokens.size(), stack_.device_tokens())),
+          namespace_per_session_ ? std::string_view(running.trace.session) : ""};
 }
 
 Result<bool> RequestRunner::begin(RunningRequest& running, std::size_t extra_tokens) {
   const std::size_t page_size = stack_.options().page_size;
-  std::span<const Token> tokens = running.expander.of(running.trace, block_tokens_);
-  tokens = tokens.first(std::min(tokens.size(), stack_.device_tokens()));
+  const Key key = key_of(running);
+  const std::span<const Token> tokens = key.tokens;
   const std::size_t room = stack_.device_tokens() - tokens.size() / page_size * page_size;
   running.input_tokens = tokens.size();
   running.slots.resize(std::max(running.slots.size(), tokens.size() + extra_tokens));
   running.request = Request{};
   Request& request = running.request;
-  request.key = {tokens, namespace_per_session_ ? std::string_view(running.trace.session) : ""};
+  request.key = key;
   request.slots = std::span(running.slots).first(tokens.size());
   if (rows_) rows_->set_key(tokens, request.key.ns);
   if (window_rows_) window_rows_->set_key(tokens, request.key.ns);
@@ -160,9 +166,10 @@ Status RequestRunner::verify(const RunningRequest& running) {
   }
   results_.verified_tokens += n;
   if (!wrong) return {};
-  return make_error(ErrorCode::corrupt,
-                    "request {}: token {} of {} that were cached has other bytes than were computed",
-                    results_.requests, *wrong, n);
+  return make_error(
+      ErrorCode::corrupt,
+      "request {}: token {} of {} that were cached has other bytes than were computed",
+      results_.requests, *wrong, n);
 }
 
 void RequestRunner::compute(const RunningRequest& running, std::size_t from, std::size_t to) {
@@ -183,8 +190,7 @@ Status RequestRunner::insert(RunningRequest& running) {
 }
 
 Status RequestRunner::finish(RunningRequest& running, bool insert) {
-  if (Status s =
-          timed(Operation::finish, [&] { return cache_.finish(running.request, insert); });
+  if (Status s = timed(Operation::finish, [&] { return cache_.finish(running.request, insert); });
       !s)
     return s;
   if (!stack_.has_tiers()) return {};

@@ -41,6 +41,10 @@ class RequestRunner {
   /// The request is done. What is not in the tree yet and part of the input goes there.
   Status finish(RunningRequest& running, bool insert);
 
+  /// What a request is looked up by: its input, as much of it as the device can hold.
+  Key key_of(RunningRequest& running) const;
+  /// Brings what the store has of a key to the host, and waits for it. Tokens that came.
+  Result<std::size_t> fetch(const Key& key);
   std::vector<SeriesPoint> take_series() { return series_.take(); }
 
  private:
@@ -53,7 +57,6 @@ class RequestRunner {
 
   template <typename Call>
   auto timed(Operation operation, Call&& call);
-  Result<std::size_t> fetch(const Key& key);
   Result<Found> find(RunningRequest& running);
   Status grow(RunningRequest& running, std::size_t length);
   Status give_up(RunningRequest& running);

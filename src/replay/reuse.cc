@@ -75,7 +75,7 @@ class Stack {
 
   const CompactTrace& trace_;
   Moments moments_;
-  std::vector<std::size_t> last_used_;   // by segment
+  std::vector<std::size_t> last_used_;  // by segment
   std::vector<std::uint32_t> used_at_;  // by moment
   std::size_t now_ = 0;
 };

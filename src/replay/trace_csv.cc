@@ -96,7 +96,8 @@ class CsvParser final : public LineParser {
     const auto length = [](std::string_view text) { return number_in<std::uint32_t>(text); };
     const auto input = length(cells[kInput]);
     if (!input) return expected(cells[kInput], "the number of input tokens");
-    const auto output = columns_[kOutput] ? length(cells[kOutput]) : std::optional<std::uint32_t>(0);
+    const auto output =
+        columns_[kOutput] ? length(cells[kOutput]) : std::optional<std::uint32_t>(0);
     if (!output) return expected(cells[kOutput], "the number of output tokens");
     const auto time = columns_[kTime] ? seconds_in(cells[kTime]) : std::optional(0.0);
     if (!time) return expected(cells[kTime], "milliseconds or a date");
@@ -106,8 +107,9 @@ class CsvParser final : public LineParser {
     request.output_length = *output;
     request.session = cells[kSession];
     request.tokens.clear();
-    const std::uint64_t seed =
-        request.session.empty() ? ++num_alone_ : XXH3_64bits(request.session.data(), request.session.size());
+    const std::uint64_t seed = request.session.empty()
+                                   ? ++num_alone_
+                                   : XXH3_64bits(request.session.data(), request.session.size());
     request.blocks.resize((*input + block_tokens_ - 1) / block_tokens_);
     for (std::size_t i = 0; i < request.blocks.size(); ++i)
       request.blocks[i] = mix(seed, i) >> (block_tokens_ < 3 ? 33 : 0);
