@@ -159,9 +159,14 @@ std::size_t CacheStack::host_tokens() const {
   return full_.host ? full_.host->num_pages() * options_.page_size : 0;
 }
 
+std::size_t CacheStack::tokens_of(std::uint64_t store_pages) const {
+  return store_pages * options_.page_size / (options_.window ? 2 : 1);
+}
 std::size_t CacheStack::store_tokens_held() const {
-  if (!cache_->has_storage()) return 0;
-  return cache_->storage_stats().backend.num_pages * options_.page_size;
+  return tokens_of(cache_->storage_stats().backend.num_pages);
+}
+std::size_t CacheStack::store_tokens_evicted() const {
+  return tokens_of(cache_->storage_stats().backend.evicted_pages);
 }
 
 bool CacheStack::settle() {

@@ -50,8 +50,9 @@ class CacheStack {
   KvPool* device() { return full_.device.get(); }
   KvPool* device_window() { return window_.device.get(); }
   const WindowAllocator* window_slots() const { return window_slots_.get(); }
-  /// Tokens of the store, as far as its backend counts.
+  /// Of the store, as far as its backend counts.
   std::size_t store_tokens_held() const;
+  std::size_t store_tokens_evicted() const;
 
   /// Applies everything that is under way, waiting for it. False if some of it failed.
   bool settle();
@@ -65,6 +66,8 @@ class CacheStack {
   Status make_pools(Pools& pools, std::size_t device_tokens, std::size_t host_tokens);
   Status attach_store();
   std::size_t page_bytes() const;
+  /// Tokens of so many pages of the store: a window has pages of its own.
+  std::size_t tokens_of(std::uint64_t store_pages) const;
 
   const StackOptions options_;
   std::unique_ptr<Arena> arena_;

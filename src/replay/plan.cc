@@ -115,11 +115,17 @@ std::uint64_t knee(const PlanCurve& curve) {
 }  // namespace
 
 double PlanCurve::at(std::uint64_t capacity_blocks) const {
-  double hit_ratio = 0;
+  PlanPoint below;  // nothing is hit with nothing
   for (const PlanPoint& point : points) {
-    if (point.capacity_blocks <= capacity_blocks) hit_ratio = point.hit_ratio;
+    if (point.capacity_blocks < capacity_blocks) {
+      below = point;
+      continue;
+    }
+    const auto width = static_cast<double>(point.capacity_blocks - below.capacity_blocks);
+    const auto along = static_cast<double>(capacity_blocks - below.capacity_blocks);
+    return below.hit_ratio + (point.hit_ratio - below.hit_ratio) * (width > 0 ? along / width : 1);
   }
-  return hit_ratio;
+  return below.hit_ratio;
 }
 
 const PlanCurve& Plan::curve(const std::string& policy) const {

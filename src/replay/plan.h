@@ -13,9 +13,9 @@
 namespace pando {
 
 struct PlanOptions {
-  std::vector<std::string> policies;                     ///< beside lru
+  std::vector<std::string> policies = {};                     ///< beside lru
   std::size_t max_blocks = CompactTrace::kDefaultLimit;  ///< more are sampled
-  std::vector<std::uint64_t> at_blocks;                  ///< capacities of interest, in blocks
+  std::vector<std::uint64_t> at_blocks = {};                  ///< capacities of interest, in blocks
   std::size_t num_threads = 1;                           ///< for replays
 };
 
@@ -29,7 +29,7 @@ struct PlanCurve {
   std::string method;
   std::vector<PlanPoint> points;  ///< by capacity
 
-  /// Between points: of the one below.
+  /// Between two points, on the line from one to the other.
   double at(std::uint64_t capacity_blocks) const;
 };
 

@@ -130,6 +130,10 @@ Result<bool> RequestRunner::begin(RunningRequest& running, std::size_t extra_tok
   running.input_tokens = tokens.size();
   running.slots.resize(std::max(running.slots.size(), tokens.size() + extra_tokens));
   running.request = Request{};
+  if (tokens.empty()) {  // nothing to look for, nothing to keep
+    count(running, Found{});
+    return true;
+  }
   Request& request = running.request;
   request.key = key;
   request.slots = std::span(running.slots).first(tokens.size());
@@ -185,11 +189,13 @@ void RequestRunner::compute(const RunningRequest& running, std::size_t from, std
 // ---- Ending ------------------------------------------------------------------------------------
 
 Status RequestRunner::insert(RunningRequest& running) {
+  if (running.input_tokens == 0) return {};
   return timed(Operation::insert,
                [&] { return cache_.checkpoint(running.request, /*chunked=*/false); });
 }
 
 Status RequestRunner::finish(RunningRequest& running, bool insert) {
+  if (running.input_tokens == 0) return {};
   if (Status s = timed(Operation::finish, [&] { return cache_.finish(running.request, insert); });
       !s)
     return s;
@@ -267,8 +273,7 @@ void RequestRunner::sample(const TraceRequest& trace, const PerTier<std::uint64_
   }
   if (stack_.has_store()) {
     point.held_tokens[Tier::store] = stack_.store_tokens_held();
-    results_.evicted_tokens[Tier::store] =
-        cache_.storage_stats().backend.evicted_pages * stack_.options().page_size;
+    results_.evicted_tokens[Tier::store] = stack_.store_tokens_evicted();
   }
   for (const Tier tier : kTiers) {
     point.evicted_tokens[tier] = results_.evicted_tokens[tier] - evicted_before_[tier];

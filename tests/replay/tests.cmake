@@ -1,5 +1,13 @@
-# Included from tests/CMakeLists.txt: the replay library, and the command that stands on it.
-pando_test(replay_tests LABEL unit LIBRARIES pando_replay
+# Included from tests/CMakeLists.txt: traces and what is done with them.
+pando_test(replay_test LABEL unit LIBRARIES pando_replay z zstd
   SOURCES
+    replay/capacity_test.cc
+    replay/generate_test.cc
     replay/histogram_test.cc
+    replay/line_source_test.cc
+    replay/plan_test.cc
+    replay/replayer_test.cc
+    replay/trace_file_test.cc
 )
+pando_test(replay_model_test LABEL model LIBRARIES pando_replay rapidcheck
+  SOURCES replay/plan_model_test.cc)
