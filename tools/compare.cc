@@ -120,7 +120,7 @@ class Optima {
     TraceRequest request;
     while (true) {
       const Result<bool> more = (*trace)->next(request);
-      if (!more) return Error{ErrorCode::corrupt, more.error().message};
+      if (!more) return more.error();
       if (!*more) break;
       compact->add(request);
     }

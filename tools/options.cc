@@ -73,8 +73,7 @@ Result<std::unique_ptr<PeekedTrace>> open_trace(const TraceArguments& arguments)
   Result<std::unique_ptr<Trace>> trace = MergedTrace::open(arguments.paths, arguments.options);
   if (!trace) return trace.error();
   Result<std::unique_ptr<PeekedTrace>> peeked = PeekedTrace::create(std::move(*trace));
-  // A damaged trace is no bad usage.
-  if (!peeked) return Error{ErrorCode::corrupt, peeked.error().message};
+  if (!peeked) return peeked.error();
   if ((*peeked)->empty())
     return make_error(ErrorCode::not_found, "'{}' has no requests", arguments.paths[0]);
   return peeked;
@@ -89,10 +88,7 @@ Result<Survey> survey_trace(const TraceArguments& arguments, bool quiet) {
   if (!trace) return trace.error();
   Progress progress("requests", !quiet);
   std::uint64_t requests = 0;
-  Result<Survey> surveyed =
-      survey(**trace, [&](double done) { progress.update(done, ++requests); });
-  if (!surveyed) return Error{ErrorCode::corrupt, surveyed.error().message};
-  return surveyed;
+  return survey(**trace, [&](double done) { progress.update(done, ++requests); });
 }
 
 void add_result_options(CLI::App& app, ResultArguments& arguments, bool with_report) {

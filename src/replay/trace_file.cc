@@ -51,7 +51,7 @@ Result<bool> TraceFile::next(TraceRequest& request) {
     if (!*line) return false;
     if ((*line)->find_first_not_of(" \t") == std::string_view::npos) continue;
     const auto located = [&](const Error& error) {
-      return make_error(error.code, "{}:{}: {}", lines_->name(), lines_->line_number(),
+      return make_error(ErrorCode::corrupt, "{}:{}: {}", lines_->name(), lines_->line_number(),
                         error.message);
     };
     if (!parser_) {

@@ -11,3 +11,11 @@ pando_test(replay_test LABEL unit LIBRARIES pando_replay z zstd
 )
 pando_test(replay_model_test LABEL model LIBRARIES pando_replay rapidcheck
   SOURCES replay/plan_model_test.cc)
+
+find_program(PANDO_SYSTEM_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+if(TARGET pando-command AND PANDO_SYSTEM_PYTHON)
+  add_test(NAME command_test
+    COMMAND ${PANDO_SYSTEM_PYTHON} -B ${CMAKE_CURRENT_LIST_DIR}/command_test.py
+            $<TARGET_FILE:pando-command>)
+  set_tests_properties(command_test PROPERTIES LABELS integration TIMEOUT 600)
+endif()
