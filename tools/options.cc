@@ -63,6 +63,8 @@ void add_trace_options(CLI::App& app, TraceArguments& arguments) {
                "Tokens that one of the trace's blocks stands for (default: told by the trace)");
   app.add_flag("--skip-bad", arguments.options.skip_bad,
                "Count lines that make no sense instead of stopping at them");
+  add_quantity(app, "--reorder", arguments.options.reorder,
+               "Look ahead N requests and take the earliest first: for recorded traces");
   app.add_flag("--same-ids", arguments.options.same_ids,
                "Of several traces: equal ids are equal blocks, as in parts of one recording");
 }

@@ -61,6 +61,9 @@ std::string table(const RequestStory& story, std::size_t block_tokens) {
     if (part.finding == Finding::on_device || part.finding == Finding::on_host)
       hits += part.to - part.from;
   }
+  if (story.tail_tokens > 0)
+    text += fmt::format("the last {} tokens are shorter than a page: never cached\n",
+                        story.tail_tokens);
   text += fmt::format("\n{} of {} blocks hit\n", grouped(hits), grouped(story.num_blocks));
   return text;
 }
@@ -88,6 +91,7 @@ Json to_json(const RequestStory& story, std::size_t block_tokens) {
           {"input_tokens", story.input_length},
           {"blocks", story.num_blocks},
           {"block_tokens", block_tokens},
+          {"tail_tokens", story.tail_tokens},
           {"forgetful", story.forgetful},
           {"parts", std::move(parts)}};
 }

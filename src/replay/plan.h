@@ -13,9 +13,9 @@
 namespace pando {
 
 struct PlanOptions {
-  std::vector<std::string> policies = {};                     ///< beside lru
+  std::vector<std::string> policies = {};                ///< beside lru
   std::size_t max_blocks = CompactTrace::kDefaultLimit;  ///< more are sampled
-  std::vector<std::uint64_t> at_blocks = {};                  ///< capacities of interest, in blocks
+  std::vector<std::uint64_t> at_blocks = {};             ///< capacities of interest, in blocks
   std::size_t num_threads = 1;                           ///< for replays
 };
 

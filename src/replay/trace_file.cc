@@ -65,6 +65,30 @@ Result<bool> TraceFile::next(TraceRequest& request) {
   }
 }
 
+// ---- In order ----------------------------------------------------------------------------------
+
+bool ReorderedTrace::Waiting::operator<(const Waiting& other) const {
+  return request.arrival_s != other.request.arrival_s ? request.arrival_s > other.request.arrival_s
+                                                      : order > other.order;
+}
+
+Result<bool> ReorderedTrace::next(TraceRequest& request) {
+  while (!at_end_ && waiting_.size() <= look_ahead_) {
+    Waiting more{.request = {}, .order = num_read_++};
+    const Result<bool> read = trace_->next(more.request);
+    if (!read) return read.error();
+    at_end_ = !*read;
+    if (at_end_) break;
+    waiting_.push_back(std::move(more));
+    std::push_heap(waiting_.begin(), waiting_.end());
+  }
+  if (waiting_.empty()) return false;
+  std::pop_heap(waiting_.begin(), waiting_.end());
+  request = std::move(waiting_.back().request);
+  waiting_.pop_back();
+  return true;
+}
+
 // ---- Several files -----------------------------------------------------------------------------
 
 Result<std::unique_ptr<Trace>> MergedTrace::open(const std::vector<std::string>& paths,
@@ -76,8 +100,15 @@ Result<std::unique_ptr<Trace>> MergedTrace::open(const std::vector<std::string>&
     if (!file) return file.error();
     inputs.push_back({.file = std::move(*file), .path = path});
   }
-  if (inputs.size() == 1) return std::unique_ptr<Trace>(std::move(inputs[0].file));
-  return std::unique_ptr<Trace>(new MergedTrace(std::move(inputs), options.same_ids));
+  std::unique_ptr<Trace> trace;
+  if (inputs.size() == 1) {
+    trace = std::move(inputs[0].file);
+  } else {
+    trace.reset(new MergedTrace(std::move(inputs), options.same_ids));
+  }
+  if (options.reorder == 0) return trace;
+  return std::unique_ptr<Trace>(
+      std::make_unique<ReorderedTrace>(std::move(trace), options.reorder));
 }
 
 MergedTrace::MergedTrace(std::vector<Input> inputs, bool same_ids)

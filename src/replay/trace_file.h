@@ -27,6 +27,9 @@ struct TraceOptions {
   /// Of several files: equal ids mean equal blocks, as in the parts of one recorded trace. Else
   /// each file has blocks of its own. (Tokens and sessions always mean the same.)
   bool same_ids = false;
+  /// Requests are looked ahead this far, and the earliest comes first: for traces in the order of
+  /// finishing, as recorders write them. 0: the order of the file.
+  std::size_t reorder = 0;
 
   Status validate() const;
 };
@@ -64,6 +67,31 @@ class TraceFile final : public Trace {
   std::unique_ptr<LineSource> lines_;
   std::unique_ptr<LineParser> parser_;
   std::uint64_t skipped_ = 0;
+};
+
+/// Another trace in order of arrival, as far as looking ahead so many requests can put it in order.
+class ReorderedTrace final : public Trace {
+ public:
+  ReorderedTrace(std::unique_ptr<Trace> trace, std::size_t look_ahead)
+      : trace_(std::move(trace)), look_ahead_(look_ahead) {}
+
+  Result<bool> next(TraceRequest& request) override;
+  double progress() const override { return trace_->progress(); }
+  std::size_t block_tokens() const override { return trace_->block_tokens(); }
+  std::uint64_t skipped_lines() const override { return trace_->skipped_lines(); }
+
+ private:
+  struct Waiting {
+    TraceRequest request;
+    std::uint64_t order;                         // of equal times, the first that was read
+    bool operator<(const Waiting& other) const;  // comes later
+  };
+
+  std::unique_ptr<Trace> trace_;
+  const std::size_t look_ahead_;
+  std::vector<Waiting> waiting_;  // a heap
+  std::uint64_t num_read_ = 0;
+  bool at_end_ = false;
 };
 
 /// Several files as one trace, in order of arrival; of one file the order stays as it is. All must

@@ -98,6 +98,8 @@ Result<RequestStory> explain_request(Trace& trace, const ReplayOptions& options,
                      .num_blocks = running.trace.blocks.size(),
                      .blocks = by_blocks(told, options.block_tokens, running.trace.blocks.size()),
                      .forgetful = told.forgetful};
+  if (!told.parts.empty() && told.parts.back().finding == Finding::shorter_than_a_page)
+    story.tail_tokens = told.parts.back().to - told.parts.back().from;
   mark_store(story.blocks, *before, options.block_tokens);
   return story;
 }

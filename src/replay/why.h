@@ -31,6 +31,7 @@ struct RequestStory {
   std::size_t input_length = 0;
   std::size_t num_blocks = 0;
   std::vector<BlockStory> blocks;
+  std::size_t tail_tokens = 0;  ///< at the end, shorter than a page: never cached
   bool forgetful = false;
 };
 

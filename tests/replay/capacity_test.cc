@@ -47,7 +47,8 @@ TEST(Quantity, ReadsSuffixesAndRefusesTheRest) {
   EXPECT_EQ(*parse_quantity("4096"), 4096u);
   EXPECT_EQ(*parse_quantity("64k"), 64'000u);
   EXPECT_EQ(*parse_quantity("2G"), 2'000'000'000u);
-  for (const char* text : {"", "k", "-1", "1.5k", "64kk", "99999999999999999999", "18446744073709551615k"})
+  for (const char* text :
+       {"", "k", "-1", "1.5k", "64kk", "99999999999999999999", "18446744073709551615k"})
     EXPECT_FALSE(parse_quantity(text).ok()) << text;
 }
 

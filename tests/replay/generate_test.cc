@@ -134,11 +134,9 @@ TEST(Workloads, ATreeHasAllItsThoughts) {
 
 TEST(Workloads, OptionsThatMakeNoSenseAreRefused) {
   for (const auto& change : std::vector<void (*)(WorkloadOptions&)>{
-           [](WorkloadOptions& o) { o.requests = 0; },
-           [](WorkloadOptions& o) { o.turns = 0; },
+           [](WorkloadOptions& o) { o.requests = 0; }, [](WorkloadOptions& o) { o.turns = 0; },
            [](WorkloadOptions& o) { o.sessions_per_s = 0; },
-           [](WorkloadOptions& o) { o.think_s = -1; },
-           [](WorkloadOptions& o) { o.zipf = 99; },
+           [](WorkloadOptions& o) { o.think_s = -1; }, [](WorkloadOptions& o) { o.zipf = 99; },
            [](WorkloadOptions& o) { o.documents_per_request = 5; }}) {
     WorkloadOptions options = WorkloadOptions::of(WorkloadKind::chat);
     change(options);

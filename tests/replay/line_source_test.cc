@@ -81,8 +81,8 @@ TEST(LineSource, TruncatedAndDamagedDataAreErrorsWithTheLine) {
   for (int i = 0; i < 100'000; ++i) text += std::to_string(i * 7919) + "\n";
   const std::string packed = gzip(text);
   const Lines cut = lines_of(packed.substr(0, packed.size() / 2));
-  EXPECT_EQ(cut.error, "/trace:" + std::to_string(cut.lines.size() + 1) +
-                           ": ends in the middle of gzip data");
+  EXPECT_EQ(cut.error,
+            "/trace:" + std::to_string(cut.lines.size() + 1) + ": ends in the middle of gzip data");
   EXPECT_GT(cut.lines.size(), 10'000u);
   std::string damaged = packed;
   for (std::size_t i = 1000; i < 1100; ++i) damaged[i] = 'x';

@@ -139,7 +139,8 @@ TEST(PlanModel, TheOptimumIsThatOfBlocks) {
     for (std::size_t c = 1; c <= trace.num_blocks(); c += 4) {
       const std::uint64_t same = optimum.hits(c, OptimumRule::same);
       RC_ASSERT(same == naive_optimum(requests, c, OptimumRule::same));
-      RC_ASSERT(optimum.hits(c, OptimumRule::free) == naive_optimum(requests, c, OptimumRule::free));
+      RC_ASSERT(optimum.hits(c, OptimumRule::free) ==
+                naive_optimum(requests, c, OptimumRule::free));
       RC_ASSERT(same >= lru[c]);
     }
   }));

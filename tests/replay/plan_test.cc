@@ -39,9 +39,9 @@ TEST(Plan, CurvesRiseAndTheOptimumIsAboveAll) {
 TEST(Plan, CapacitiesOfInterestAreExact) {
   const Plan plan = *make_plan(*chat(500), {.policies = {}, .at_blocks = {1234}});
   for (const PlanCurve& curve : plan.curves)
-    EXPECT_TRUE(std::any_of(curve.points.begin(), curve.points.end(),
-                            [](const PlanPoint& p) { return p.capacity_blocks == 1234; }))
-        << curve.policy;
+    EXPECT_TRUE(std::any_of(curve.points.begin(), curve.points.end(), [](const PlanPoint& p) {
+      return p.capacity_blocks == 1234;
+    })) << curve.policy;
 }
 
 TEST(Plan, ASampleIsCloseAndSaysHowClose) {

@@ -11,6 +11,7 @@
 #include "replay/kv_rows.h"
 #include "replay/models.h"
 #include "replay/replay_json.h"
+#include "replay/trace_file.h"
 #include "replay/why.h"
 #include "support/temp_directory.h"
 #include "support/trace_fixture.h"
@@ -82,16 +83,15 @@ TEST(Replay, LowerTiersAddHits) {
 }
 
 class ReplayBytes : public ::testing::TestWithParam<std::tuple<WritePolicy, bool>> {};
-INSTANTIATE_TEST_SUITE_P(
-    All, ReplayBytes,
-    ::testing::Combine(::testing::Values(WritePolicy::write_through,
-                                         WritePolicy::write_through_selective,
-                                         WritePolicy::write_back),
-                       ::testing::Bool()),
-    [](const auto& info) {
-      return std::string(to_string(std::get<0>(info.param))) +
-             (std::get<1>(info.param) ? "_window" : "");
-    });
+INSTANTIATE_TEST_SUITE_P(All, ReplayBytes,
+                         ::testing::Combine(::testing::Values(WritePolicy::write_through,
+                                                              WritePolicy::write_through_selective,
+                                                              WritePolicy::write_back),
+                                            ::testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(to_string(std::get<0>(info.param))) +
+                                  (std::get<1>(info.param) ? "_window" : "");
+                         });
 
 TEST_P(ReplayBytes, ComeBackRightThroughEveryTier) {
   const auto& [write_policy, window] = GetParam();
@@ -208,15 +208,16 @@ TEST(TimedReplay, ADeviceThatHoldsOneRequestStillServesAll) {
 }
 
 TEST(Replay, OptionsThatMakeNoSenseAreRefused) {
-  for (const auto& change : std::vector<void (*)(ReplayOptions&)>{
-           [](ReplayOptions& o) { o.stack.device_tokens = 8; },
-           [](ReplayOptions& o) { o.stack.policy = "nonsense"; },
-           [](ReplayOptions& o) { o.stack.store_tokens = 1000; },
-           [](ReplayOptions& o) { o.stack.page_size = 12; },
-           [](ReplayOptions& o) { o.service.speed = 0; }, [](ReplayOptions& o) {
-             o.stack.host_tokens = o.stack.store_tokens = 1600;
-             o.stack.store_at = "nowhere:x";
-           }}) {
+  for (const auto& change :
+       std::vector<void (*)(ReplayOptions&)>{[](ReplayOptions& o) { o.stack.device_tokens = 8; },
+                                             [](ReplayOptions& o) { o.stack.policy = "nonsense"; },
+                                             [](ReplayOptions& o) { o.stack.store_tokens = 1000; },
+                                             [](ReplayOptions& o) { o.stack.page_size = 12; },
+                                             [](ReplayOptions& o) { o.service.speed = 0; },
+                                             [](ReplayOptions& o) {
+                                               o.stack.host_tokens = o.stack.store_tokens = 1600;
+                                               o.stack.store_at = "nowhere:x";
+                                             }}) {
     ListTrace trace({{1}}, 16);
     ReplayOptions options = options_of(1600);
     change(options);
@@ -285,6 +286,17 @@ TEST(Why, KnowsTheStoreFromTheHost) {
   ASSERT_EQ(story.blocks.size(), 1u);
   EXPECT_EQ(story.blocks[0].finding, Finding::on_host);
   EXPECT_TRUE(story.blocks[0].from_store);
+}
+
+TEST(Why, TellsOfATailShorterThanAPage) {
+  TempDirectory directory;
+  write_file(directory / "t", "{\"tokens\": [1, 2, 3, 4, 5, 6]}\n{\"tokens\": [1, 2]}\n");
+  const auto trace = *TraceFile::open(directory / "t", {.block_tokens = 4});
+  ReplayOptions options = options_of(64);
+  options.block_tokens = options.stack.page_size = 4;
+  const RequestStory story = *explain_request(*trace, options, 2);
+  EXPECT_TRUE(story.blocks.empty());
+  EXPECT_EQ(story.tail_tokens, 2u);
 }
 
 TEST(Why, ARequestThatIsNotThereIsAnError) {

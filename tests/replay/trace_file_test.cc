@@ -61,13 +61,15 @@ TEST(TraceJson, TellsTheSizeOfBlocksFromTheFirstRequest) {
   EXPECT_EQ(read(R"({"input_length": 1027, "hash_ids": [1, 2, 3, 4]})").block_tokens, 256u);
   EXPECT_EQ(read(R"({"input_length": 40, "hash_ids": [1]})").block_tokens, 512u);
   EXPECT_EQ(read(R"({"hash_ids": [1, 2]})").requests[0].input_length, 1024u);
-  EXPECT_EQ(read(R"({"input_length": 40, "hash_ids": [1, 2, 3]})", {.block_tokens = 16}).block_tokens,
-            16u);
+  EXPECT_EQ(
+      read(R"({"input_length": 40, "hash_ids": [1, 2, 3]})", {.block_tokens = 16}).block_tokens,
+      16u);
 }
 
 TEST(TraceJson, ReadsTokensAndHashesTheirWholeBlocks) {
   const Read all = read(
-      "{\"tokens\": [1, 2, 3, 4, 5]}\n{\"prompt_token_ids\": [1, 2, 3, 4]}\n{\"tokens\": [9, 2, 3, 4]}\n",
+      "{\"tokens\": [1, 2, 3, 4, 5]}\n{\"prompt_token_ids\": [1, 2, 3, 4]}\n{\"tokens\": [9, 2, 3, "
+      "4]}\n",
       {.block_tokens = 2});
   ASSERT_EQ(all.requests.size(), 3u) << all.error;
   EXPECT_EQ(all.requests[0].tokens, (std::vector<Token>{1, 2, 3, 4, 5}));
@@ -152,7 +154,8 @@ TEST(MergedTrace, IsInOrderOfArrivalAndKeepsBlocksApart) {
   write_file(directory / "a",
              "{\"timestamp\": 1, \"input_length\": 1024, \"hash_ids\": [1, 2]}\n"
              "{\"timestamp\": 30, \"input_length\": 1024, \"hash_ids\": [1, 3]}\n");
-  write_file(directory / "b", "{\"timestamp\": 20, \"input_length\": 1024, \"hash_ids\": [1, 2]}\n");
+  write_file(directory / "b",
+             "{\"timestamp\": 20, \"input_length\": 1024, \"hash_ids\": [1, 2]}\n");
   const std::vector<std::string> paths{directory / "a", directory / "b"};
   const auto apart = *MergedTrace::open(paths);
   const std::vector<TraceRequest> requests = read_all(*apart);
@@ -163,6 +166,24 @@ TEST(MergedTrace, IsInOrderOfArrivalAndKeepsBlocksApart) {
   const auto same = *MergedTrace::open(paths, {.same_ids = true});
   EXPECT_EQ(read_all(*same)[1].blocks, (Ids{1, 2}));
   EXPECT_EQ(same->block_tokens(), 512u);
+}
+
+TEST(ReorderedTrace, PutsRequestsInOrderAsFarAsItLooksAhead) {
+  TempDirectory directory;
+  std::string text;
+  for (const int ms : {30, 10, 20, 50, 40, 60, 5})
+    text += "{\"hash_ids\": [1], \"timestamp\": " + std::to_string(ms) + "}\n";
+  write_file(directory / "t", text);
+  const auto times = [&](std::size_t look_ahead) {
+    std::vector<int> ms;
+    for (const TraceRequest& request :
+         read_all(**MergedTrace::open({directory / "t"}, {.reorder = look_ahead})))
+      ms.push_back(static_cast<int>(request.arrival_s * 1000 + 0.5));
+    return ms;
+  };
+  EXPECT_EQ(times(0), (std::vector{30, 10, 20, 50, 40, 60, 5}));
+  EXPECT_EQ(times(2), (std::vector{10, 20, 30, 40, 5, 50, 60}));
+  EXPECT_EQ(times(100), (std::vector{5, 10, 20, 30, 40, 50, 60}));
 }
 
 TEST(MergedTrace, DifferentBlockSizesAreRefused) {
