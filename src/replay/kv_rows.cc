@@ -47,7 +47,7 @@ void KvRows::set_key(std::span<const Token> tokens, std::string_view ns) {
 template <typename Fn>
 void KvRows::for_each_piece(SlotId slot, std::size_t position, Fn&& fn) const {
   const Geometry& geometry = pool_.geometry();
-  const std::size_t at = index_of(slot);
+  const auto at = static_cast<std::size_t>(index_of(slot));
   const std::uint64_t of_token = mix(chain_[position / page_size_], position);
   for (std::size_t p = 0; p < geometry.planes.size(); ++p) {
     const PlaneMemory& memory = pool_.planes()[p];
