@@ -31,6 +31,8 @@
 
 namespace pando {
 
+class CacheObserver;
+
 /// Which blocks layers need to compute the token at position n.
 enum class GroupKind {
   full,            ///< all before it
@@ -73,6 +75,8 @@ struct BlockCacheOptions {
   bool recompute_last_block = false;
   std::size_t max_tokens = SIZE_MAX;  ///< that a request may have, lookahead included
   std::optional<BlockHostOptions> host = {};
+  /// Told of calls and what came of them (observer.h). Must outlive the cache.
+  CacheObserver* observer = nullptr;
 
   Status validate() const;
 };
@@ -203,6 +207,19 @@ class BlockCache {
   explicit BlockCache(std::unique_ptr<Impl> impl);
   /// Stops at a check unless the request is one of this cache's.
   BlockRequest::Impl& own(const BlockRequest& request) const;
+
+  // The calls themselves. The public ones tell the observer of them.
+  Result<BlockRequest> quiet_start(std::span<const Token> tokens, RequestKeys keys);
+  ComputedBlocks quiet_get_computed(const BlockRequest& request);
+  Status quiet_allocate(BlockRequest& request, std::size_t num_new_tokens,
+                        const AllocateOptions& options);
+  Status quiet_advance(BlockRequest& request, std::size_t num_computed);
+  void quiet_free(BlockRequest& request);
+  PollResult quiet_poll();
+  Result<Prefetch> quiet_prefetch(const BlockRequest& request);
+  std::size_t quiet_end_prefetch(PrefetchId id);
+  Status quiet_reset();
+
   std::unique_ptr<Impl> impl_;
 };
 

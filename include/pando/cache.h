@@ -14,6 +14,7 @@
 // A cache belongs to one thread. Bad input is refused and changes nothing.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -34,6 +35,8 @@
 #include "pando/window_allocator.h"
 
 namespace pando {
+
+class CacheObserver;
 
 /// Which snapshots of recurrent state stay when a path grows beyond them.
 struct StateOptions {
@@ -65,6 +68,9 @@ struct CacheOptions {
   /// Others that mirror this cache (tensor and pipeline parallelism): every rank makes the same
   /// calls in the same order, and what depends on local timing or room is agreed. Must outlive it.
   Ranks* ranks = nullptr;
+  /// Told of every call and what came of it (observer.h). Must outlive the cache. Without one no
+  /// clock is read.
+  CacheObserver* observer = nullptr;
 
   Status validate() const;
 };
@@ -168,6 +174,12 @@ struct Inserted {
   NodeId node = {};          ///< ends at `length`
 };
 
+/// When start() was called, and with how many tokens. Where there is an observer, for its eyes.
+struct RequestStart {
+  std::chrono::steady_clock::time_point at = {};
+  std::optional<std::size_t> prompt_length = {};
+};
+
 /// A running request, as start, checkpoint and finish see it.
 struct Request {
   Key key;                  ///< the tokens whose KV is computed, or about to be
@@ -184,6 +196,8 @@ struct Request {
   /// release_window spares the window before it.
   StateSlot snapshot = {};
   std::size_t snapshot_length = 0;
+
+  RequestStart started = {};  ///< by start()
 };
 
 /// Takes slots that the cache lets go of. Must not call back into the cache.
@@ -379,6 +393,31 @@ class PrefixCache {
   struct Impl;
   explicit PrefixCache(std::unique_ptr<Impl> impl);
   void unlock(std::span<Lease::Hold* const> holds, NodeId* host_node);
+
+  // The calls themselves. The public ones tell the observer of them.
+  Result<Match> quiet_match(const Key& key, std::span<SlotId> slots);
+  Result<Lease> quiet_lock(const Match& match);
+  Result<Inserted> quiet_insert(const Key& key, std::span<const SlotId> slots,
+                                const InsertOptions& options);
+  EvictResult quiet_evict(const EvictGoal& goal);
+  EvictResult quiet_evict_host(std::size_t num_tokens);
+  Result<LoadBack> quiet_load_back(Lease& lease, std::span<SlotId> slots,
+                                   const LoadBackOptions& options);
+  PollResult quiet_poll();
+  Result<Prefetch> quiet_prefetch(const Key& key);
+  Result<Match> quiet_start(Request& request);
+  Status quiet_allocate(Request& request, std::size_t from);
+  Status quiet_allocate_extend(std::span<const std::size_t> prefix_lens,
+                               std::span<const std::size_t> seq_lens,
+                               std::span<const SlotId> last_slots, std::span<SlotId> out);
+  Status quiet_allocate_decode(std::span<const std::size_t> seq_lens,
+                               std::span<const SlotId> last_slots, std::span<SlotId> out);
+  Result<StateSlot> quiet_allocate_state();
+  Status quiet_checkpoint(Request& request, bool chunked);
+  Status quiet_finish(Request& request, bool insert);
+  Result<std::size_t> quiet_release_window(std::span<Request* const> requests,
+                                           std::span<const std::size_t> num_tokens);
+  Status quiet_reset();
 
   std::unique_ptr<Impl> impl_;
 };

@@ -126,8 +126,8 @@ Status BlockCache::Impl::commit(Request& r, std::vector<Plan>& plans, std::size_
   return {};
 }
 
-Status BlockCache::allocate(BlockRequest& request, std::size_t num_new_tokens,
-                            const AllocateOptions& options) {
+Status BlockCache::quiet_allocate(BlockRequest& request, std::size_t num_new_tokens,
+                                  const AllocateOptions& options) {
   BlockRequest::Impl& r = own(request);
   const BlockCacheOptions& settings = impl_->options;
   if (r.broken)

@@ -145,7 +145,7 @@ BlockCache::~BlockCache() {
               impl_->num_requests);
 }
 
-Status BlockCache::reset() {
+Status BlockCache::quiet_reset() {
   if (!impl_->running.empty())
     return make_error(ErrorCode::in_use, "reset: {} requests have blocks", impl_->running.size());
   if (impl_->storage) impl_->storage->abandon();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What BlockCache and its requests are made of. block_requests.cc has the life of a request,
-// block_allocate.cc its blocks, block_tiers.cc the tiers below, block_cache.cc the rest.
+// block_allocate.cc its blocks, block_tiers.cc the tiers below, block_observed.cc what tells the
+// observer, block_cache.cc the rest.
 //
 // Invariant: a block's holders are the requests that list it and the copies that move it. A full
 // block of a request has content once `cached` has passed it, unless it is null, a copy of another,
@@ -20,6 +21,7 @@
 #include "blocks/hit_search.h"
 #include "cache/event_log.h"
 #include "pando/block_cache.h"
+#include "pando/cache.h"
 
 namespace pando {
 
@@ -42,6 +44,7 @@ struct BlockRequest::Impl {
   bool running = false;       // may have blocks
   bool broken = false;
   std::size_t position = 0;  // among the running
+  RequestStart started;      // for an observer
 
   std::size_t num_tokens() const { return tokens.size(); }
 };

@@ -46,7 +46,7 @@ BlockRequest::Impl& BlockCache::own(const BlockRequest& request) const {
   return *request.impl_;
 }
 
-Result<BlockRequest> BlockCache::start(std::span<const Token> tokens, RequestKeys keys) {
+Result<BlockRequest> BlockCache::quiet_start(std::span<const Token> tokens, RequestKeys keys) {
   if (Status s = keys.validate(); !s) return s.error();
   auto r = std::make_unique<BlockRequest::Impl>();
   r->cache = impl_.get();
@@ -80,7 +80,7 @@ std::size_t BlockCache::Impl::longest_hit(std::size_t limit, HitSearch::Reach re
   return search->longest(length - search->align(), reach);
 }
 
-ComputedBlocks BlockCache::get_computed(const BlockRequest& request) {
+ComputedBlocks BlockCache::quiet_get_computed(const BlockRequest& request) {
   const BlockRequest::Impl& r = own(request);
   const std::size_t limit = Impl::limit_of(r);
   ComputedBlocks out;
@@ -159,7 +159,7 @@ void BlockCache::Impl::release_unseen(Request& r) {
   }
 }
 
-Status BlockCache::advance(BlockRequest& request, std::size_t num_computed) {
+Status BlockCache::quiet_advance(BlockRequest& request, std::size_t num_computed) {
   BlockRequest::Impl& r = own(request);
   if (r.broken)
     return make_error(ErrorCode::corrupt,
@@ -216,7 +216,7 @@ void BlockCache::Impl::let_go(Request& r) {
   r.broken = false;
 }
 
-void BlockCache::free(BlockRequest& request) { impl_->let_go(own(request)); }
+void BlockCache::quiet_free(BlockRequest& request) { impl_->let_go(own(request)); }
 
 void BlockCache::preempt(BlockRequest& request) {
   BlockRequest::Impl& r = own(request);

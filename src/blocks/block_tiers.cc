@@ -20,7 +20,7 @@ void BlockCache::Impl::load_ended(std::uint64_t load, bool arrived) {
   settle(*r);
 }
 
-PollResult BlockCache::poll() {
+PollResult BlockCache::quiet_poll() {
   PollResult result;
   if (impl_->host) impl_->host->poll(result);
   if (impl_->storage) impl_->storage->poll(result);
@@ -69,7 +69,7 @@ Result<std::string> BlockCache::attach_storage(const StorageOptions& options) {
 Result<std::string> BlockCache::detach_storage() {
   if (!impl_->storage) return std::string("no store is attached");
   const std::string name = impl_->storage->backend();
-  poll();  // what has finished is acknowledged
+  quiet_poll();  // what has finished is acknowledged
   impl_->storage.reset();
   return fmt::format("the store \"{}\" is detached", name);
 }
@@ -87,7 +87,7 @@ StoreStats BlockCache::storage_stats() const {
   return impl_->storage ? impl_->storage->store().stats() : StoreStats{};
 }
 
-Result<Prefetch> BlockCache::prefetch(const BlockRequest& request) {
+Result<Prefetch> BlockCache::quiet_prefetch(const BlockRequest& request) {
   if (!impl_->storage) return Prefetch{};
   const BlockRequest::Impl& r = own(request);
   return impl_->storage->prefetch(impl_->keys_of(r), Impl::limit_of(r));
@@ -97,7 +97,7 @@ bool BlockCache::prefetch_ready(PrefetchId id) const {
   return !impl_->storage || impl_->storage->is_ready(id);
 }
 
-std::size_t BlockCache::end_prefetch(PrefetchId id) {
+std::size_t BlockCache::quiet_end_prefetch(PrefetchId id) {
   return impl_->storage ? impl_->storage->end(id) : 0;
 }
 

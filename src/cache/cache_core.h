@@ -20,6 +20,7 @@ struct CacheCore {
   Agreement ranks;
   std::optional<EventLog> events = {};
   CacheStats stats = {};
+  CacheObserver* observer = options.observer;
   RadixIndex::Released released = {};  // by the operation under way; empty between operations
 
   /// Passes on what the index let go of on the device.

@@ -174,6 +174,7 @@ PrefixCache::PrefixCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 PrefixCache::~PrefixCache() {
   PANDO_CHECK(impl_->num_locks == 0, "PrefixCache destroyed while {} leases are held",
               impl_->num_locks);
+  impl_->observer = nullptr;
   impl_->index.on_removed = nullptr;
   impl_->storage.reset();
   impl_->evict_all();

@@ -6,6 +6,7 @@
 
 #include "base/append.h"
 #include "base/check.h"
+#include "pando/observer.h"
 
 namespace pando {
 namespace {
@@ -91,6 +92,12 @@ RadixIndex::Evicted HostTier::evict(const RadixIndex::Goal& goal) {
   stats.host_evicted_tokens += evicted.host_pages * index_.page_size();
   core_.give_back_device(released);
   give_back(released);
+  if (core_.observer != nullptr)
+    core_.observer->on_evict(Medium::host,
+                             {.tokens = evicted.host_pages * index_.page_size(),
+                              .window_tokens = evicted.host_window_pages * index_.page_size(),
+                              .snapshots = evicted.host_snapshots,
+                              .nodes = evicted.nodes});
   return evicted;
 }
 

@@ -14,6 +14,7 @@
 #include "base/tokens.h"
 #include "cache/prefix_cache_impl.h"
 #include "pando/cache.h"
+#include "pando/observer.h"
 
 namespace pando {
 
@@ -194,11 +195,13 @@ Inserted PrefixCache::Impl::apply_insert(const Plan& plan, const Key& key,
   stats.inserted_tokens += new_pages.size() * page_size;
   stats.duplicate_tokens += freed * page_size;
   stats.revived_tokens += revived * page_size;
-  return {.length = plan.num_pages * page_size,
-          .existing = plan.cursor.pages * page_size,
-          .freed = freed * page_size,
-          .revived = revived * page_size,
-          .node = index.id(end)};
+  const Inserted inserted{.length = plan.num_pages * page_size,
+                          .existing = plan.cursor.pages * page_size,
+                          .freed = freed * page_size,
+                          .revived = revived * page_size,
+                          .node = index.id(end)};
+  if (observer != nullptr) observer->on_insert(key, inserted);
+  return inserted;
 }
 
 // From the top: what is on the device has its parent there. Returns the number of pages adopted.
@@ -278,8 +281,8 @@ void PrefixCache::Impl::apply_snapshot(NodeIndex end, StateSlot snapshot) {
   index.thin_snapshots(end, released);
 }
 
-Result<Inserted> PrefixCache::insert(const Key& key, std::span<const SlotId> slots,
-                                     const InsertOptions& options) {
+Result<Inserted> PrefixCache::quiet_insert(const Key& key, std::span<const SlotId> slots,
+                                           const InsertOptions& options) {
   const std::size_t page_size = impl_->index.page_size();
   if (slots.size() != key.tokens.size())
     return make_error(ErrorCode::invalid_argument,

@@ -123,7 +123,7 @@ void PrefixCache::unlock(std::span<Lease::Hold* const> holds, NodeId* host_node)
   impl_->ledger.flush();
 }
 
-Result<Lease> PrefixCache::lock(const Match& match) {
+Result<Lease> PrefixCache::quiet_lock(const Match& match) {
   const RadixIndex& index = impl_->index;
   if (match.cache != impl_->cache_id)
     return make_error(ErrorCode::stale_handle, "lock: the match is from another cache");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of PrefixCache on keys: match, probe, evict, and what it tells of itself. Each first
 // looks (RadixIndex::descend), then refuses what is wrong, then changes. It is made in create.cc;
-// lock is in leases.cc, insert in insert.cc.
+// lock is in leases.cc, insert in insert.cc, and what tells the observer of them in observed.cc.
 #include "pando/cache.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/tokens.h"
 #include "cache/prefix_cache_impl.h"
+#include "pando/observer.h"
 
 namespace pando {
 
@@ -35,7 +36,7 @@ std::string_view to_string(MatchEnd end) {
 
 // ---- Looking -----------------------------------------------------------------------------------
 
-Result<Match> PrefixCache::match(const Key& key, std::span<SlotId> slots) {
+Result<Match> PrefixCache::quiet_match(const Key& key, std::span<SlotId> slots) {
   RadixIndex& index = impl_->index;
   if (key.tokens.empty()) return make_error(ErrorCode::invalid_argument, "match: the key is empty");
   const std::size_t page_size = index.page_size();
@@ -135,10 +136,11 @@ EvictResult PrefixCache::Impl::evict(const RadixIndex::Goal& goal) {
   stats.evicted_nodes += told.nodes;
   stats.evicted_window_tokens += told.window_tokens;
   stats.evicted_snapshots += told.snapshots;
+  if (observer != nullptr) observer->on_evict(Medium::device, told);
   return told;
 }
 
-EvictResult PrefixCache::evict(const EvictGoal& goal) {
+EvictResult PrefixCache::quiet_evict(const EvictGoal& goal) {
   const std::size_t page_size = impl_->index.page_size();
   return impl_->evict({.pages = pages_for(goal.tokens, page_size),
                        .window_pages = pages_for(goal.window_tokens, page_size),
@@ -146,17 +148,20 @@ EvictResult PrefixCache::evict(const EvictGoal& goal) {
 }
 
 // What is being copied is waited for; what leaves the device is not saved. A copy that ends now is
-// put into the store, which holds its node: so the store is told last to let go.
+// put into the store, which holds its node: so the store is told last to let go. No eviction in the
+// sense of an observer.
 void PrefixCache::Impl::evict_all() {
+  CacheObserver* const told = std::exchange(observer, nullptr);
   if (tier) tier->drain();
   if (storage) storage->abandon();
   const auto save_to_host = std::exchange(index.save_to_host, nullptr);
   evict({.pages = SIZE_MAX});
   if (tier) tier->evict({.pages = SIZE_MAX});
   index.save_to_host = save_to_host;
+  observer = told;
 }
 
-Status PrefixCache::reset() {
+Status PrefixCache::quiet_reset() {
   if (const std::size_t leases = impl_->num_locks + impl_->num_host_locks; leases != 0)
     return make_error(ErrorCode::in_use, "reset: {} leases are still held", leases);
   const RadixIndex::OnRemoved on_removed = std::exchange(impl_->index.on_removed, nullptr);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What PrefixCache is made of: the core that all parts share, and the tiers. It is made in
 // create.cc; the calls on keys are in prefix_cache.cc, leases.cc and insert.cc, those on whole
-// requests in requests.cc, those on tiers in tiers.cc and storage.cc.
+// requests in requests.cc, those on tiers in tiers.cc and storage.cc. Each is a quiet_ call there;
+// observed.cc has the public ones.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ Status validate(const Request& request, const char* caller) {
 
 }  // namespace
 
-Result<Match> PrefixCache::start(Request& request) {
+Result<Match> PrefixCache::quiet_start(Request& request) {
   if (request.lease || request.cached_length != 0)
     return make_error(ErrorCode::in_use, "start: the request has started already");
   if (Status s = validate(request, "start"); !s) return s.error();
@@ -36,9 +36,9 @@ Result<Match> PrefixCache::start(Request& request) {
     return Match{.end = end, .cache = impl_->cache_id};
   }
   const Key key{request.key.tokens.first(request.key.tokens.size() - spare), request.key.ns};
-  Result<Match> found = match(key, request.slots);
+  Result<Match> found = quiet_match(key, request.slots);
   if (!found) return found;
-  Result<Lease> lease = lock(*found);
+  Result<Lease> lease = quiet_lock(*found);
   if (!lease) return lease.error();
   request.lease = std::move(*lease);
   request.cached_length = found->length;
@@ -75,30 +75,32 @@ Status PrefixCache::Impl::allocate(Alloc alloc, CountPages count_pages) {
   return ledger.with_allocator(alloc);
 }
 
-Status PrefixCache::allocate(Request& request, std::size_t from) {
+Status PrefixCache::quiet_allocate(Request& request, std::size_t from) {
   if (from > request.slots.size())
     return make_error(ErrorCode::invalid_argument, "allocate: from {} in {} slots", from,
                       request.slots.size());
   const std::size_t to = request.slots.size();
   const SlotId last = from == 0 ? SlotId{0} : request.slots[from - 1];
-  return allocate_extend({&from, 1}, {&to, 1}, {&last, 1}, request.slots.subspan(from));
+  return quiet_allocate_extend({&from, 1}, {&to, 1}, {&last, 1}, request.slots.subspan(from));
 }
 
-Status PrefixCache::allocate_extend(std::span<const std::size_t> prefix_lens,
-                                    std::span<const std::size_t> seq_lens,
-                                    std::span<const SlotId> last_slots, std::span<SlotId> out) {
+Status PrefixCache::quiet_allocate_extend(std::span<const std::size_t> prefix_lens,
+                                          std::span<const std::size_t> seq_lens,
+                                          std::span<const SlotId> last_slots,
+                                          std::span<SlotId> out) {
   return impl_->allocate(
       [&](auto& a) { return a.alloc_extend(prefix_lens, seq_lens, last_slots, out); },
       [&](const PagedAllocator& a) { return a.pages_for_extend(prefix_lens, seq_lens); });
 }
 
-Status PrefixCache::allocate_decode(std::span<const std::size_t> seq_lens,
-                                    std::span<const SlotId> last_slots, std::span<SlotId> out) {
+Status PrefixCache::quiet_allocate_decode(std::span<const std::size_t> seq_lens,
+                                          std::span<const SlotId> last_slots,
+                                          std::span<SlotId> out) {
   return impl_->allocate([&](auto& a) { return a.alloc_decode(seq_lens, last_slots, out); },
                          [&](const PagedAllocator& a) { return a.pages_for_decode(seq_lens); });
 }
 
-Result<StateSlot> PrefixCache::allocate_state() {
+Result<StateSlot> PrefixCache::quiet_allocate_state() {
   StateAllocator* pool = impl_->states.pool();
   if (pool == nullptr)
     return make_error(ErrorCode::unavailable, "allocate_state: this cache has no state component");
@@ -161,7 +163,7 @@ InsertOptions PrefixCache::Impl::insert_options(const Request& request, bool chu
           .snapshot = request.snapshot};
 }
 
-Status PrefixCache::checkpoint(Request& request, bool chunked) {
+Status PrefixCache::quiet_checkpoint(Request& request, bool chunked) {
   if (Status s = validate(request, "checkpoint"); !s) return s;
   const Result<std::optional<Key>> key = impl_->insertable(request, "checkpoint");
   if (!key) return key.error();
@@ -184,7 +186,7 @@ Status PrefixCache::checkpoint(Request& request, bool chunked) {
   return {};
 }
 
-Status PrefixCache::finish(Request& request, bool insert) {
+Status PrefixCache::quiet_finish(Request& request, bool insert) {
   if (Status s = validate(request, "finish"); !s) return s;
   if (request.snapshot) {
     if (Status s = impl_->states.refuse_foreign(request.snapshot); !s) return s;
@@ -231,8 +233,8 @@ std::size_t PrefixCache::Impl::release_window(Request& request, std::size_t num_
   return behind - from;
 }
 
-Result<std::size_t> PrefixCache::release_window(std::span<Request* const> requests,
-                                                std::span<const std::size_t> num_tokens) {
+Result<std::size_t> PrefixCache::quiet_release_window(std::span<Request* const> requests,
+                                                      std::span<const std::size_t> num_tokens) {
   if (!impl_->options.window)
     return make_error(ErrorCode::unavailable, "release_window: this cache has no window component");
   if (requests.size() != num_tokens.size())
@@ -250,11 +252,6 @@ Result<std::size_t> PrefixCache::release_window(std::span<Request* const> reques
     released += impl_->release_window(*requests[i], num_tokens[i]);
   impl_->ledger.flush();
   return released;
-}
-
-Result<std::size_t> PrefixCache::release_window(Request& request, std::size_t num_tokens) {
-  Request* const requests[] = {&request};
-  return release_window(requests, {&num_tokens, 1});
 }
 
 }  // namespace pando

@@ -48,7 +48,7 @@ Result<std::string> PrefixCache::attach_storage(const StorageOptions& options) {
 Result<std::string> PrefixCache::detach_storage() {
   if (!impl_->storage) return std::string("no store is attached");
   const std::string name = impl_->storage->backend();
-  poll();  // what has finished is acknowledged
+  quiet_poll();  // what has finished is acknowledged
   impl_->storage.reset();
   impl_->give_back();
   impl_->ledger.flush();
@@ -68,21 +68,13 @@ StoreStats PrefixCache::storage_stats() const {
   return impl_->storage ? impl_->storage->store().stats() : StoreStats{};
 }
 
-Result<Prefetch> PrefixCache::prefetch(const Key& key) {
+Result<Prefetch> PrefixCache::quiet_prefetch(const Key& key) {
   if (!impl_->storage) return Prefetch{};
   return impl_->storage->prefetch(key);
 }
 
 bool PrefixCache::prefetch_ready(PrefetchId id) const {
   return !impl_->storage || impl_->storage->is_ready(id);
-}
-
-std::size_t PrefixCache::end_prefetch(PrefetchId id) {
-  return impl_->storage ? impl_->storage->end(id, /*keep=*/true) : 0;
-}
-
-void PrefixCache::abort_prefetch(PrefetchId id) {
-  if (impl_->storage) impl_->storage->end(id, /*keep=*/false);
 }
 
 }  // namespace pando

@@ -9,6 +9,7 @@
 #include "cache/prefix_cache_impl.h"
 #include "copy/tier_pools.h"
 #include "pando/cache.h"
+#include "pando/observer.h"
 
 namespace pando {
 namespace {
@@ -100,8 +101,8 @@ void PrefixCache::Impl::set_write_policy(WritePolicy policy) {
     index.save_to_host = [this](NodeIndex node) { return tier->write_back(node); };
 }
 
-Result<LoadBack> PrefixCache::load_back(Lease& lease, std::span<SlotId> slots,
-                                        const LoadBackOptions& options) {
+Result<LoadBack> PrefixCache::quiet_load_back(Lease& lease, std::span<SlotId> slots,
+                                              const LoadBackOptions& options) {
   RadixIndex& index = impl_->index;
   if (!lease.host_node_) return LoadBack{};
   if (lease.cache_ != this)
@@ -130,13 +131,7 @@ Result<LoadBack> PrefixCache::load_back(Lease& lease, std::span<SlotId> slots,
   return LoadBack{*outcome, loaded ? (to - from) * index.page_size() : 0};
 }
 
-Result<LoadBack> PrefixCache::load_back(Request& request, const LoadBackOptions& options) {
-  Result<LoadBack> result = load_back(request.lease, request.slots, options);
-  if (result.ok()) request.cached_length += result->tokens;
-  return result;
-}
-
-PollResult PrefixCache::poll() {
+PollResult PrefixCache::quiet_poll() {
   if (!impl_->tier) return {};
   const bool stores = impl_->storage && !impl_->storage->idle();
   if (impl_->tier->idle() && !stores) return {};
@@ -154,10 +149,11 @@ PollResult PrefixCache::poll() {
   result.ranks_lost = impl_->ranks.lost();
   impl_->give_back();
   impl_->ledger.flush();
+  if (impl_->observer != nullptr) impl_->observer->on_poll(result);
   return result;
 }
 
-EvictResult PrefixCache::evict_host(std::size_t num_tokens) {
+EvictResult PrefixCache::quiet_evict_host(std::size_t num_tokens) {
   if (!impl_->tier) return {};
   const std::size_t page_size = impl_->index.page_size();
   const RadixIndex::Evicted evicted =

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public calls of BlockCache that an observer is told of; see cache/observed.cc. Under the
+// names of PrefixCache: get_computed is a match, advance a checkpoint, free a finish.
+#include <chrono>
+#include <utility>
+
+#include "blocks/block_cache_impl.h"
+#include "cache/observed.h"
+
+namespace pando {
+namespace {
+
+// Less than a block is left behind what was found, or the next block is not there.
+MatchEnd end_of(const BlockCacheOptions& options, std::size_t align, std::size_t limit,
+                const ComputedBlocks& found) {
+  if (!options.caching) return MatchEnd::disabled;
+  const std::size_t left_out = options.recompute_last_block ? align : 0;
+  const bool no_more = found.length + found.host_length + left_out + align > limit;
+  return no_more ? MatchEnd::page_boundary : MatchEnd::no_such_child;
+}
+
+}  // namespace
+
+Result<BlockRequest> BlockCache::start(std::span<const Token> tokens, RequestKeys keys) {
+  CacheObserver* const observer = impl_->options.observer;
+  if (observer == nullptr) return quiet_start(tokens, std::move(keys));
+  const RequestStart started{std::chrono::steady_clock::now(), tokens.size()};
+  Result<BlockRequest> made =
+      observed(observer, CacheCall::start, [&] { return quiet_start(tokens, std::move(keys)); });
+  if (made.ok()) made->impl_->started = started;
+  return made;
+}
+
+ComputedBlocks BlockCache::get_computed(const BlockRequest& request) {
+  CacheObserver* const observer = impl_->options.observer;
+  if (observer == nullptr) return quiet_get_computed(request);
+  ComputedBlocks found =
+      observed(observer, CacheCall::match, [&] { return quiet_get_computed(request); });
+  const BlockRequest::Impl& r = *request.impl_;
+  Match match;
+  match.length = match.agreed_length = found.length;
+  match.host_length = found.host_length;
+  match.end = end_of(impl_->options, impl_->search->align(), Impl::limit_of(r), found);
+  observer->on_match({r.tokens, *r.ns}, match);
+  return found;
+}
+
+Status BlockCache::allocate(BlockRequest& request, std::size_t num_new_tokens,
+                            const AllocateOptions& options) {
+  return observed(impl_->options.observer, CacheCall::allocate,
+                  [&] { return quiet_allocate(request, num_new_tokens, options); });
+}
+
+Status BlockCache::advance(BlockRequest& request, std::size_t num_computed) {
+  return observed(impl_->options.observer, CacheCall::checkpoint,
+                  [&] { return quiet_advance(request, num_computed); });
+}
+
+void BlockCache::free(BlockRequest& request) {
+  CacheObserver* const observer = impl_->options.observer;
+  observed(observer, CacheCall::finish, [&] {
+    quiet_free(request);
+    return true;
+  });
+  if (observer == nullptr) return;
+  BlockRequest::Impl& r = *request.impl_;
+  const RequestStart started = std::exchange(r.started, {});
+  if (started.prompt_length)
+    observer->on_finish({{r.tokens, *r.ns}, *started.prompt_length, started.at});
+}
+
+PollResult BlockCache::poll() {
+  CacheObserver* const observer = impl_->options.observer;
+  const PollResult result = observed(observer, CacheCall::poll, [&] { return quiet_poll(); });
+  if (observer != nullptr) observer->on_poll(result);
+  return result;
+}
+
+Result<Prefetch> BlockCache::prefetch(const BlockRequest& request) {
+  CacheObserver* const observer = impl_->options.observer;
+  Result<Prefetch> result =
+      observed(observer, CacheCall::prefetch, [&] { return quiet_prefetch(request); });
+  if (observer != nullptr && result.ok())
+    observer->on_prefetch({request.impl_->tokens, *request.impl_->ns}, *result);
+  return result;
+}
+
+std::size_t BlockCache::end_prefetch(PrefetchId id) {
+  return observed(impl_->options.observer, CacheCall::end_prefetch,
+                  [&] { return quiet_end_prefetch(id); });
+}
+
+Status BlockCache::reset() {
+  return observed(impl_->options.observer, CacheCall::reset, [&] { return quiet_reset(); });
+}
+
+}  // namespace pando

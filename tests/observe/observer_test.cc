@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an observer is told: every call of the engine once, every fact where it happens, in sums
+// that are the cache's own.
+#include "pando/observer.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "pando/block_cache.h"
+#include "support/shared_store.h"
+#include "support/tally_observer.h"
+
+namespace pando::testing {
+namespace {
+
+using Calls = std::vector<std::string>;
+
+CacheOptions observed_by(CacheObserver& observer, std::size_t page_size = 4) {
+  return {.page_size = page_size, .observer = &observer};
+}
+
+TEST(Observer, ARequestIsToldCallByCall) {
+  TallyObserver seen;
+  TestCache cache(observed_by(seen));
+  Running r(tokens(10));
+  cache->start(r.request).value();
+  cache->allocate(r.request, 0).value();
+  cache->checkpoint(r.request).value();
+  cache->finish(r.request).value();
+  EXPECT_EQ(seen.calls, (Calls{"start", "allocate", "checkpoint", "finish"}));
+  EXPECT_EQ(seen.matches, 1u);
+  EXPECT_EQ(seen.asked, 10u);
+  EXPECT_EQ(seen.last_end, MatchEnd::namespace_unknown);
+  EXPECT_EQ(seen.inserts, 2u);
+  EXPECT_EQ(seen.stats.inserted_tokens, 8u);
+  EXPECT_GT(seen.took.count(), 0);
+}
+
+TEST(Observer, AMatchTellsHitsAndWhyItEnded) {
+  TallyObserver seen;
+  TestCache cache(observed_by(seen));
+  cache.put(tokens(8));
+  (void)cache.match(tokens(8) + tokens(4, 90));
+  EXPECT_EQ(seen.asked, 12u);
+  EXPECT_EQ(seen.device_hits, 8u);
+  EXPECT_EQ(seen.last_end, MatchEnd::no_such_child);
+}
+
+TEST(Observer, FinishTellsPromptAndOutput) {
+  TallyObserver seen;
+  TestCache cache(observed_by(seen));
+  Running r(tokens(20));
+  r.computed(12);
+  cache->start(r.request).value();
+  cache->allocate(r.request, 0).value();
+  const SlotId last = r.slots[11];
+  const std::size_t from = 12, to = 20;
+  r.computed(20);
+  cache->allocate_extend({&from, 1}, {&to, 1}, {&last, 1}, std::span(r.slots).subspan(12)).value();
+  cache->finish(r.request).value();
+  EXPECT_EQ(seen.finished, 1u);
+  EXPECT_EQ(seen.prompts, 12u);
+  EXPECT_EQ(seen.outputs, 8u);
+}
+
+TEST(Observer, ARequestThatNeverStartedIsNotToldAsFinished) {
+  TallyObserver seen;
+  TestCache cache(observed_by(seen));
+  Running r(tokens(8));
+  cache->allocate(r.request, 0).value();
+  cache->finish(r.request).value();
+  EXPECT_EQ(seen.calls, (Calls{"allocate", "finish"}));
+  EXPECT_EQ(seen.finished, 0u);
+}
+
+TEST(Observer, AnAllocationThatEvictsTellsOfBoth) {
+  TallyObserver seen;
+  TestCache cache(observed_by(seen), 16);
+  cache.put(tokens(16));
+  seen.calls.clear();
+  Running r(tokens(8, 100));
+  cache->allocate(r.request, 0).value();
+  EXPECT_EQ(seen.calls, Calls{"allocate"});
+  EXPECT_EQ(seen.evictions, 1u);
+  EXPECT_EQ(seen.stats.evicted_tokens, 8u);
+  cache->finish(r.request, /*insert=*/false).value();
+}
+
+TEST(Observer, CallsThatFailAreToldWithoutFacts) {
+  TallyObserver seen;
+  TestCache cache(observed_by(seen));
+  EXPECT_FALSE(cache->match({}).ok());
+  Running r(Tokens{1, -1, 2, 3, 4});
+  EXPECT_FALSE(cache->start(r.request).ok());
+  EXPECT_EQ(seen.calls, (Calls{"match!", "start!"}));
+  EXPECT_EQ(seen.matches, 0u);
+  EXPECT_FALSE(r.request.started.prompt_length);
+}
+
+TEST(Observer, ResetAndTheEndAreNoEvictions) {
+  TallyObserver seen;
+  {
+    TestCache cache(observed_by(seen));
+    cache.put(tokens(8));
+    cache->reset().value();
+    cache.put(tokens(8));
+  }
+  EXPECT_EQ(seen.calls, (Calls{"insert", "reset", "insert"}));
+  EXPECT_EQ(seen.evictions, 0u);
+}
+
+TEST(Observer, NobodyAsksForAClockWithoutOne) {
+  TestCache cache({.page_size = 4});
+  Running r(tokens(8));
+  cache->start(r.request).value();
+  EXPECT_FALSE(r.request.started.prompt_length);
+  cache->allocate(r.request, 0).value();
+  cache->finish(r.request).value();
+}
+
+TEST(Observer, AFanOutTellsAllInOrder) {
+  struct Noter : CacheObserver {
+    explicit Noter(std::string name, std::string& log) : name(std::move(name)), log(log) {}
+    void on_call(const CallInfo&) override { log += name; }
+    std::string name;
+    std::string& log;
+  };
+  std::string log;
+  Noter a("a", log), b("b", log);
+  TallyObserver tally;
+  ObserverFanOut all({&a, &tally, &b});
+  TestCache cache(observed_by(all));
+  cache.put(tokens(8));
+  (void)cache.match(tokens(8));
+  EXPECT_EQ(log, "abab");
+  EXPECT_EQ(tally.device_hits, 8u);
+  EXPECT_EQ(tally.stats.inserted_tokens, 8u);
+}
+
+// ---- Sums --------------------------------------------------------------------------------------
+
+void expect_same_sums(const TallyObserver& seen, const CacheStats& stats, const TierStats& tier) {
+  EXPECT_EQ(seen.stats.inserted_tokens, stats.inserted_tokens);
+  EXPECT_EQ(seen.stats.duplicate_tokens, stats.duplicate_tokens);
+  EXPECT_EQ(seen.stats.revived_tokens, stats.revived_tokens);
+  EXPECT_EQ(seen.stats.evicted_tokens, stats.evicted_tokens);
+  EXPECT_EQ(seen.stats.evicted_nodes, stats.evicted_nodes);
+  EXPECT_EQ(seen.stats.evicted_window_tokens, stats.evicted_window_tokens);
+  EXPECT_EQ(seen.stats.evicted_snapshots, stats.evicted_snapshots);
+  EXPECT_EQ(seen.tier.demoted_tokens, tier.demoted_tokens);
+  EXPECT_EQ(seen.tier.host_evicted_tokens, tier.host_evicted_tokens);
+  EXPECT_EQ(seen.tier.prefetches, tier.prefetches);
+  EXPECT_EQ(seen.tier.prefetched_tokens, tier.prefetched_tokens);
+}
+
+using ObserverSums = StorageTierTest;
+
+// Keys of a few families, so that they share prefixes; all tiers are too small for them.
+TEST_F(ObserverSums, AreTheCachesOwnOverARandomWorkload) {
+  for (const bool hybrid : {false, true}) {
+    TallyObserver seen;
+    TierSetup setup{.cache = {.page_size = 4, .observer = &seen}};
+    if (hybrid) {
+      setup.cache.window = 8;
+      setup.cache.state = StateOptions{};
+    }
+    TieredCache cache(setup);
+    attach(cache);
+    Random random(hybrid ? 2 : 1);
+    for (std::size_t step = 0; step < 400; ++step) {
+      const auto family = static_cast<Token>(1000 * random.below(6));
+      const Tokens key =
+          tokens(4 + 4 * random.below(6), family) +
+          tokens(random.below(12), 500 + family + static_cast<Token>(random.below(3)));
+      const std::string ns = random.below(4) == 0 ? "t" : "";
+      if (random.below(3) == 0) {
+        const Prefetch begun = *cache->prefetch({key, ns});
+        while (!cache->prefetch_ready(begun.id)) (void)cache->poll();
+        random.below(4) == 0 ? cache->abort_prefetch(begun.id)
+                             : (void)cache->end_prefetch(begun.id);
+      }
+      cache.put(key, ns);
+      if (random.below(4) == 0) cache->evict(random.below(32));
+      if (random.below(8) == 0) cache->evict_host(random.below(32));
+      cache.settle();
+    }
+    expect_same_sums(seen, cache->stats(), cache->tier_stats());
+    // What a request gains is all copied, unless the device had tokens that only lacked a window.
+    const std::uint64_t copied = cache->tier_stats().loaded_tokens;
+    EXPECT_TRUE(hybrid ? seen.tier.loaded_tokens >= copied : seen.tier.loaded_tokens == copied);
+    EXPECT_GT(seen.stats.duplicate_tokens + seen.tier.loaded_tokens, 0u);
+    EXPECT_GT(seen.tier.demoted_tokens, 0u);
+    EXPECT_GT(seen.tier.prefetched_tokens, 0u);
+    EXPECT_EQ(seen.polled.failures, 0u);
+    EXPECT_TRUE(cache.closes());
+  }
+}
+
+// ---- Blocks ------------------------------------------------------------------------------------
+
+TEST(Observer, SeesABlockCacheUnderTheSameNames) {
+  TallyObserver seen;
+  auto cache =
+      *BlockCache::create({.num_blocks = 16, .groups = {{.block_size = 4}}, .observer = &seen});
+  for (int i = 0; i < 2; ++i) {
+    BlockRequest request = *cache->start(tokens(10));
+    const ComputedBlocks computed = cache->get_computed(request);
+    cache->allocate(request, 10 - computed.length, {.computed = &computed}).value();
+    cache->advance(request, 10).value();
+    cache->append(request, tokens(2, 70)).value();
+    cache->free(request);
+  }
+  cache->poll();
+  const Calls one{"start", "match", "allocate", "checkpoint", "finish"};
+  EXPECT_EQ(seen.calls, one + one + Calls{"poll"});
+  EXPECT_EQ(seen.asked, 20u);
+  EXPECT_EQ(seen.device_hits, cache->stats().hit_tokens);
+  EXPECT_EQ(seen.device_hits, 8u);
+  EXPECT_EQ(seen.last_end, MatchEnd::page_boundary);
+  EXPECT_EQ(seen.finished, 2u);
+  EXPECT_EQ(seen.prompts, 20u);
+  EXPECT_EQ(seen.outputs, 4u);
+}
+
+}  // namespace
+}  // namespace pando::testing
