@@ -1,2 +1,8 @@
 # observe/: what a cache tells of itself. Paths are relative to tests/.
 pando_test(observe_test LABEL unit SOURCES observe/observer_test.cc)
+
+if(PANDO_METRICS AND NLOHMANN_INCLUDE_DIR)
+  pando_test(metrics_test LABEL unit SOURCES observe/metrics_test.cc LIBRARIES pando_metrics)
+  target_compile_definitions(metrics_test PRIVATE PANDO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_include_directories(metrics_test SYSTEM PRIVATE ${NLOHMANN_INCLUDE_DIR})
+endif()
