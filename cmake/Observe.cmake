@@ -30,4 +30,10 @@ function(pando_add_observe)
       SOURCES src/observe/metrics.cc src/observe/metrics_collect.cc
       LIBRARIES prometheus-cpp-pull prometheus-cpp-core INCLUDES ${PROMETHEUS_INCLUDE_DIR})
   endif()
+  if(PANDO_EVENTS)
+    pando_observe_library(events
+      SOURCES src/observe/block_mirror.cc src/observe/event_encoder.cc
+              src/observe/event_publisher.cc src/observe/event_replies.cc
+      LIBRARIES zmq INCLUDES ${ZMQ_INCLUDE_DIR} ${MSGPACK_INCLUDE_DIR})
+  endif()
 endfunction()

@@ -198,6 +198,27 @@ std::vector<KvEvent> PrefixCache::take_events() {
   return impl_->events ? impl_->events->take() : std::vector<KvEvent>{};
 }
 
+std::vector<KvEvent> PrefixCache::events_of_all() const {
+  if (!impl_->events) return {};
+  const RadixIndex& index = impl_->index;
+  std::vector<NodeIndex> nodes;
+  index.for_each_node([&](NodeIndex i, const Node& node) {
+    if (!node.cut_off) nodes.push_back(i);
+  });
+  std::sort(nodes.begin(), nodes.end(), [&](NodeIndex a, NodeIndex b) {
+    return std::pair(index.node(a).end_pages, a) < std::pair(index.node(b).end_pages, b);
+  });
+  EventLog log(index.page_size(), impl_->options.bigram ? 1 : 0);
+  for (const Medium medium : {Medium::device, Medium::host}) {
+    for (const NodeIndex i : nodes) {
+      const Node& node = index.node(i);
+      if (medium == Medium::device ? node.on_device() : node.on_host)
+        impl_->record_stored(log, medium, i);
+    }
+  }
+  return log.take();
+}
+
 Status PrefixCache::check() const {
   RadixIndex::Holds holds{impl_->num_locks, impl_->num_snapshot_locks, impl_->num_host_locks};
   if (impl_->tier) {

@@ -6,3 +6,10 @@ if(PANDO_METRICS AND NLOHMANN_INCLUDE_DIR)
   target_compile_definitions(metrics_test PRIVATE PANDO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_include_directories(metrics_test SYSTEM PRIVATE ${NLOHMANN_INCLUDE_DIR})
 endif()
+
+if(PANDO_EVENTS AND NLOHMANN_INCLUDE_DIR)
+  pando_test(event_router_test AT_ONCE LABEL integration SOURCES observe/event_router_test.cc
+             LIBRARIES pando_events)
+  target_compile_definitions(event_router_test PRIVATE PANDO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_include_directories(event_router_test SYSTEM PRIVATE ${NLOHMANN_INCLUDE_DIR})
+endif()
