@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// EventPublisher: KV events on the wire, as routers of SGLang and vLLM read them, over ZeroMQ. Built
-// as pando::events (PANDO_EVENTS). docs/formats.md has the bytes.
+// EventPublisher: KV events on the wire, as routers of SGLang and vLLM read them, over ZeroMQ.
+// Built as pando::events (PANDO_EVENTS). docs/formats.md has the bytes.
 //
-// A cache's owner calls publish(cache.take_events()); that moves the events into a bounded queue and
-// returns. A thread of the publisher numbers, encodes and sends them, answers who missed some
-// (replay) and who comes late: it keeps a mirror of what is cached, from the events alone, and gives
-// it away with the number at which live events go on (snapshot). Slow subscribers lose messages, see
-// the gap in the numbers, and ask again; they never hold up the thread, nor the cache.
+// A cache's owner calls publish(cache.take_events()); that moves the events into a bounded queue
+// and returns. A thread of the publisher numbers, encodes and sends them, answers who missed some
+// (replay) and who comes late: it keeps a mirror of what is cached, from the events alone, and
+// gives it away with the number at which live events go on (snapshot). Slow subscribers lose
+// messages, see the gap in the numbers, and ask again; they never hold up the thread, nor the
+// cache.
 //
 // publish() and restate() belong to one thread at a time; the rest may come from any.
 #pragma once

@@ -22,7 +22,7 @@ void CacheCore::record_stored(EventLog& to, Medium medium, NodeIndex i) const {
   const std::size_t num_tokens = node.num_pages * options.page_size + (options.bigram ? 1 : 0);
   const PageHash* parent = node.begin_pages() == 0 ? nullptr : index.parent_hash(node);
   to.stored(medium, index.namespace_of(i), parent, {index.hashes(node), node.num_pages},
-                 {node.tokens, num_tokens});
+            {node.tokens, num_tokens});
 }
 
 }  // namespace pando

@@ -61,8 +61,9 @@ void BlockMirror::append(KvEvent& event, const Entry& entry) {
   const Block& block = entry.second;
   const std::size_t num = event.hashes.size();
   event.hashes.push_back(entry.first.hash);
-  pando::append(event.tokens,
-                std::span<const Token>(block.tokens).last(block.block_size));  // without the overlap
+  pando::append(
+      event.tokens,
+      std::span<const Token>(block.tokens).last(block.block_size));  // without the overlap
   if (block.extra_keys.empty() && event.extra_keys.empty()) return;
   event.extra_keys.resize(num);  // of all blocks or of none
   event.extra_keys.push_back(block.extra_keys);
@@ -74,9 +75,8 @@ void BlockMirror::state(std::size_t max_blocks, const std::function<void(KvEvent
   std::vector<const Entry*> waiting;
   for (const Entry& entry : blocks_) {
     const auto& [place, block] = entry;
-    const auto parent = block.parent
-                            ? blocks_.find({place.medium, place.group, *block.parent})
-                            : blocks_.end();
+    const auto parent =
+        block.parent ? blocks_.find({place.medium, place.group, *block.parent}) : blocks_.end();
     if (parent == blocks_.end())
       waiting.push_back(&entry);
     else

@@ -118,6 +118,7 @@ struct EventPublisher::Impl {
   std::uint64_t next_sequence = 0;
   std::uint64_t num_batches = 0, num_events = 0;
   BlockMirror mirror;
+  std::vector<NumberedBatch> last_snapshot;  // until something changes
 
   std::thread thread;
 };
@@ -255,6 +256,7 @@ void EventPublisher::Impl::handle(const Item& item) {
 void EventPublisher::Impl::send(std::span<const KvEvent> events) {
   if (options.snapshots && replies) {
     for (const KvEvent& event : events) mirror.apply(event);
+    last_snapshot.clear();
   }
   const NumberedBatch batch{
       next_sequence++, std::make_shared<const std::string>(encode_batch(
@@ -270,15 +272,15 @@ void EventPublisher::Impl::send(std::span<const KvEvent> events) {
 // All that is cached, as batches that carry the number at which live events go on. The first says
 // that nothing else is.
 std::vector<NumberedBatch> EventPublisher::Impl::snapshot() {
-  std::vector<NumberedBatch> batches;
-  if (!options.snapshots) return batches;
+  std::vector<NumberedBatch>& batches = last_snapshot;
+  if (!options.snapshots || !batches.empty()) return batches;
   std::vector<KvEvent> events = {all_cleared()};
   std::size_t num_blocks = 0;
   const double now = wall_clock();
   const auto close = [&] {
-    batches.push_back({next_sequence, std::make_shared<const std::string>(encode_batch(
-                                          options.dialect, now, events,
-                                          options.data_parallel_rank))});
+    batches.push_back(
+        {next_sequence, std::make_shared<const std::string>(encode_batch(
+                            options.dialect, now, events, options.data_parallel_rank))});
     events.clear();
     num_blocks = 0;
   };

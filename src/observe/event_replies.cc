@@ -10,7 +10,7 @@
 namespace pando {
 namespace {
 
-constexpr std::size_t kMaxAnswers = 64;      // at a time
+constexpr std::size_t kMaxAnswers = 64;       // at a time
 constexpr std::size_t kRequestsPerTurn = 16;  // then live events have their turn
 constexpr std::size_t kBatchesPerTurn = 64;
 constexpr std::chrono::seconds kPatience{30};

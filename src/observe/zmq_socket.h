@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few calls of libzmq's C interface that the publisher needs, with owners. Expected failures are
-// values; nothing throws. A socket belongs to one thread at a time and goes before its context.
+// The few calls of libzmq's C interface that the publisher needs, with owners. Expected failures
+// are values; nothing throws. A socket belongs to one thread at a time and goes before its context.
 #pragma once
 
 #include <zmq.h>

@@ -48,7 +48,7 @@ class EventRouter : public ::testing::Test {
   }
   void apply(const KvEvent& e) {
     if (e.kind == KvEvent::Kind::cleared) return expected.clear();
-    const std::string medium = e.medium == Medium::device             ? "GPU"
+    const std::string medium = e.medium == Medium::device      ? "GPU"
                                : dialect == EventDialect::vllm ? "CPU"
                                                                : "CPU_PINNED";
     const auto id = [&](const PageHash& hash) {
@@ -142,8 +142,7 @@ TEST_F(EventRouter, ReadsTheDialectOfSglang) {
 TEST_F(EventRouter, ReadsTheDialectOfVllm) {
   open({.dialect = EventDialect::vllm});
   const auto child = router();
-  auto cache = *BlockCache::create(
-      {.num_blocks = 4,
+  auto cache = *BlockCache::create({.num_blocks = 4,
                                     .groups = {{.block_size = 4}},
                                     .hash = {.function = HashFunction::sha256_cbor},
                                     .events = true});
@@ -222,7 +221,8 @@ TEST_F(EventRouter, SnapshotsOfNothingAndOfMuchAreWhole) {
   EXPECT_EQ(told.at("next"), 0);
   EXPECT_EQ(told.at("batches"), 1);
   TestCache cache({.page_size = 1, .events = true}, 40000);
-  for (Token i = 0; i < 40; ++i) cache.put(tokens(400 + 10 * static_cast<std::size_t>(i), 1000 * i));
+  for (Token i = 0; i < 40; ++i)
+    cache.put(tokens(400 + 10 * static_cast<std::size_t>(i), 1000 * i));
   publish(cache->take_events());
   publisher->flush();
   told = child->ask("snapshot");
@@ -297,7 +297,8 @@ TEST_F(EventRouter, RequestsThatMakeNoSenseEndAtOnce) {
   EXPECT_EQ(child->ask("raw 00").at("batches"), 0);
   EXPECT_EQ(child->ask("raw 0000000000000000").at("batches"), 1);
   EXPECT_EQ(child->ask("raw ffffffffffffffff").at("batches"), 0);
-  EXPECT_EQ(child->ask("raw 70616e646f2d736e617073686f742d7631").at("batches"), 0) << "switched off";
+  EXPECT_EQ(child->ask("raw 70616e646f2d736e617073686f742d7631").at("batches"), 0)
+      << "switched off";
   EXPECT_EQ(publisher->stats().refused_requests, 1u);
 }
 

@@ -1,5 +1,9 @@
 # observe/: what a cache tells of itself. Paths are relative to tests/.
 pando_test(observe_test LABEL unit SOURCES observe/observer_test.cc)
+if(NLOHMANN_INCLUDE_DIR)
+  pando_test(trace_recorder_test LABEL unit SOURCES observe/trace_recorder_test.cc)
+  target_include_directories(trace_recorder_test SYSTEM PRIVATE ${NLOHMANN_INCLUDE_DIR})
+endif()
 
 if(PANDO_METRICS AND NLOHMANN_INCLUDE_DIR)
   pando_test(metrics_test LABEL unit SOURCES observe/metrics_test.cc LIBRARIES pando_metrics)
@@ -7,6 +11,10 @@ if(PANDO_METRICS AND NLOHMANN_INCLUDE_DIR)
   target_include_directories(metrics_test SYSTEM PRIVATE ${NLOHMANN_INCLUDE_DIR})
 endif()
 
+if(PANDO_EVENTS)
+  pando_test(event_publisher_test LABEL unit SOURCES observe/event_publisher_test.cc
+             LIBRARIES pando_events zmq)
+endif()
 if(PANDO_EVENTS AND NLOHMANN_INCLUDE_DIR)
   pando_test(event_router_test AT_ONCE LABEL integration SOURCES observe/event_router_test.cc
              LIBRARIES pando_events)
