@@ -130,10 +130,6 @@ Result<LoadBack> PrefixCache::load_back(Request& request, const LoadBackOptions&
   return result;
 }
 
-PollResult PrefixCache::poll() {
-  return observed(impl_->observer, CacheCall::poll, [&] { return quiet_poll(); });
-}
-
 Result<Prefetch> PrefixCache::prefetch(const Key& key) {
   if (impl_->observer == nullptr) [[likely]]
     return quiet_prefetch(key);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <set>
 
 #include "base/check.h"
 #include "base/namespace_parts.h"
@@ -69,14 +70,14 @@ prometheus::Labels labels_of(const MetricsOptions& options) {
 }  // namespace
 
 Status MetricsOptions::validate() const {
+  std::set<std::string_view> names;
   for (const auto& [name, value] : labels) {
     if (!prometheus::CheckLabelName(name) || name == "le")
       return make_error(ErrorCode::invalid_argument,
                         "metrics: \"{}\" cannot be the name of a label; expected letters, digits "
                         "and _",
                         name);
-    if (std::count_if(labels.begin(), labels.end(),
-                      [&](const auto& l) { return l.first == name; }) > 1)
+    if (!names.insert(name).second)
       return make_error(ErrorCode::invalid_argument, "metrics: the label \"{}\" is given twice",
                         name);
   }
