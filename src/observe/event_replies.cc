@@ -62,7 +62,7 @@ void EventReplies::take(std::vector<std::string> frames) {
   if (frames.size() < 2) return;
   const std::string request = std::move(frames.back());
   frames.pop_back();
-  Answer answer{std::move(frames), {}, 0, std::chrono::steady_clock::now()};
+  Answer answer{std::move(frames), {}, 0, 0, std::chrono::steady_clock::now()};
   std::erase_if(answers_, [&](const Answer& old) {  // it has lost interest
     return old.envelope.front() == answer.envelope.front();
   });
@@ -79,7 +79,18 @@ void EventReplies::take(std::vector<std::string> frames) {
   } else {
     ++counts_.refused;
   }
+  admit(answer);
   answers_.push_back(std::move(answer));
+}
+
+void EventReplies::admit(Answer& answer) {
+  for (const NumberedBatch& batch : answer.batches) answer.size_bytes += batch.payload->size();
+  std::size_t waiting = 0;
+  for (const Answer& other : answers_) waiting += other.size_bytes;
+  if (waiting == 0 || waiting + answer.size_bytes <= limits_.max_bytes) return;
+  ++counts_.refused;
+  answer.batches.clear();
+  answer.size_bytes = 0;
 }
 
 bool EventReplies::advance(Answer& answer) {

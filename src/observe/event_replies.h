@@ -54,10 +54,13 @@ class EventReplies {
   struct Answer {
     std::vector<std::string> envelope;  // the client, and what else stood before its request
     std::vector<NumberedBatch> batches;
-    std::size_t next = 0;  // the end marker follows the last
+    std::size_t next = 0;        // the end marker follows the last
+    std::size_t size_bytes = 0;  // of all
     std::chrono::steady_clock::time_point last_progress;
   };
   void take(std::vector<std::string> frames);
+  /// Unless others wait for so much already: then the end alone, and the client asks again.
+  void admit(Answer& answer);
   std::vector<NumberedBatch> since(std::uint64_t start) const;
   /// False while there is more to send.
   bool advance(Answer& answer);
