@@ -74,7 +74,8 @@ class EventPublisher {
   /// gone. What the cache still has is told again by restate().
   bool publish(std::vector<KvEvent> events);
   /// Takes the place of all that is queued: everything is cleared, and this is what there is, as
-  /// PrefixCache::events_of_all() says. Always accepted.
+  /// PrefixCache::events_of_all() says. Always accepted. (A BlockCache does not know what came
+  /// before its host blocks: there routers learn of blocks as they are stored again.)
   void restate(std::vector<KvEvent> events);
   /// Until all that was published before is sent.
   void flush();

@@ -3,17 +3,18 @@
 // sequence numbers and the mirror. An eventfd wakes it; nothing polls while nothing happens.
 #include "pando/event_publisher.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "observe/block_mirror.h"

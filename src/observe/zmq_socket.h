@@ -6,6 +6,7 @@
 #include <zmq.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
