@@ -9,6 +9,7 @@
 #include "base/bulk.h"
 #include "base/check.h"
 #include "base/tokens.h"
+#include "cache/observed.h"
 #include "cache/prefix_cache_impl.h"
 #include "pando/observer.h"
 
@@ -145,6 +146,10 @@ EvictResult PrefixCache::quiet_evict(const EvictGoal& goal) {
   return impl_->evict({.pages = pages_for(goal.tokens, page_size),
                        .window_pages = pages_for(goal.window_tokens, page_size),
                        .snapshots = goal.snapshots});
+}
+
+EvictResult PrefixCache::evict(const EvictGoal& goal) {
+  return observed(impl_->observer, CacheCall::evict, [&] { return quiet_evict(goal); });
 }
 
 // What is being copied is waited for; what leaves the device is not saved. A copy that ends now is

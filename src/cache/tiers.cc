@@ -154,7 +154,6 @@ PollResult PrefixCache::quiet_poll() {
   return result;
 }
 
-// Here, so that the compiler may do without the second call where nothing is under way.
 PollResult PrefixCache::poll() {
   return observed(impl_->observer, CacheCall::poll, [&] { return quiet_poll(); });
 }
