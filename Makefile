@@ -10,8 +10,11 @@ SOURCES = $(shell git ls-files '*.cc' '*.h' '*.cu')
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
 
-run: release  ## build, then replay a generated chat workload through the cache
-	build/release/pando replay --generate chat
+run: release  ## build, then replay a generated chat workload with real bytes through device, host and files
+	rm -rf build/run && mkdir -p build/run
+	build/release/pando gen chat --requests 3000 -o build/run/chat.jsonl
+	build/release/pando replay build/run/chat.jsonl --page 64 --bytes --device 3% --host 10% --store 40% --store-at file:build/run/store --json build/run/results.json --report build/run/report.html
+	@echo "report: $(CURDIR)/build/run/report.html"
 
 release: deps-build configure-release  ## build everything; the command is build/release/pando
 	cmake --build --preset release -j $(JOBS)

@@ -15,6 +15,7 @@ pando_test(cache_test LABEL unit SOURCES
   cache/cost_gate_test.cc
   cache/events_test.cc
   cache/evict_test.cc
+  cache/explain_test.cc
   cache/host_tier_test.cc
   cache/insert_test.cc
   cache/inspect_test.cc

@@ -7,6 +7,8 @@
 #include <CLI/App.hpp>
 #include <functional>
 
+#include "pando/result.h"
+
 namespace pando::tools {
 
 enum ExitCode : int {
@@ -16,10 +18,14 @@ enum ExitCode : int {
 };
 
 struct Command {
-  CLI::App* app;                  ///< true when chosen; owned by the root
-  std::function<ExitCode()> run;  ///< after parsing
+  CLI::App* app;                ///< true when chosen; owned by the root
+  std::function<Status()> run;  ///< after parsing. invalid_argument is bad usage, others failures
 };
 
+Command add_compare_command(CLI::App& root);
+Command add_gen_command(CLI::App& root);
+Command add_plan_command(CLI::App& root);
 Command add_replay_command(CLI::App& root);
+Command add_why_command(CLI::App& root);
 
 }  // namespace pando::tools

@@ -10,15 +10,26 @@
 #include <exception>
 
 #include "tools/command.h"
+#include "tools/output_file.h"
 
 namespace pando::tools {
 namespace {
+
+ExitCode run(const Command& command) {
+  clean_up_on_signals();
+  const Status done = command.run();
+  if (done) return kOk;
+  fmt::print(stderr, "pando {}: {}\n", command.app->get_name(), done.error().message);
+  return done.error().code == ErrorCode::invalid_argument ? kBadUsage : kFailed;
+}
 
 ExitCode dispatch(int argc, char** argv) {
   CLI::App root("Pando: the KV-cache manager for LLM inference engines.", "pando");
   root.set_version_flag("--version", "pando " PANDO_VERSION);
   root.require_subcommand(0, 1);
-  const std::array commands{add_replay_command(root)};
+  const std::array commands{add_replay_command(root), add_plan_command(root),
+                            add_compare_command(root), add_why_command(root),
+                            add_gen_command(root)};
 
   try {
     root.parse(argc, argv);
@@ -26,7 +37,7 @@ ExitCode dispatch(int argc, char** argv) {
     return root.exit(error) == 0 ? kOk : kBadUsage;
   }
   for (const Command& command : commands) {
-    if (*command.app) return command.run();
+    if (*command.app) return run(command);
   }
   fmt::print("{}", root.help());
   return kOk;

@@ -26,6 +26,7 @@
 
 #include "pando/allocator.h"
 #include "pando/events.h"
+#include "pando/explain.h"
 #include "pando/policy.h"
 #include "pando/ranks.h"
 #include "pando/result.h"
@@ -71,6 +72,8 @@ struct CacheOptions {
   /// Told of every call and what came of it (observer.h). Must outlive the cache. Without one no
   /// clock is read.
   CacheObserver* observer = nullptr;
+  /// How many evicted pages explain() remembers; 0: none. Costs a hash of every page.
+  std::size_t remember_evicted = 0;
 
   Status validate() const;
 };
@@ -374,6 +377,9 @@ class PrefixCache {
   TierStats tier_stats() const;
   /// For the cost gate: the engine has computed so many tokens of prompts in so many seconds.
   Status report_prefill(std::size_t num_tokens, double seconds);
+  /// Why each part of the key is, or is not, here: what match() would find, and why no more. What
+  /// may be in a store is not asked for.
+  Result<Explanation> explain(const Key& key) const;
   std::size_t num_nodes() const;
   std::size_t memory_bytes() const;  ///< bookkeeping of the tree, heap included
   /// Every slot the tree owns, path by path in token order.

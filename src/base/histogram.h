@@ -44,6 +44,18 @@ class Histogram {
     return max_;
   }
 
+  /// Calls fn(largest value, count) from small to large, with `per_doubling` (a power of two up to
+  /// 32) buckets for each power of two; empty ones are left out.
+  template <typename Fn>
+  void for_each_bucket(Fn&& fn, std::size_t per_doubling = kSubBuckets) const {
+    const std::size_t joined = kSubBuckets / per_doubling;
+    for (std::size_t first = 0; first < kNumBuckets; first += joined) {
+      std::uint64_t count = 0;
+      for (std::size_t i = first; i < first + joined; ++i) count += buckets_[i];
+      if (count > 0) fn(last_of(first + joined - 1), count);
+    }
+  }
+
  private:
   static constexpr std::size_t kSubBits = 5;
   static constexpr std::uint64_t kSubBuckets = 1 << kSubBits;

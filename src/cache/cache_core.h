@@ -5,6 +5,7 @@
 
 #include "cache/agreement.h"
 #include "cache/event_log.h"
+#include "cache/eviction_record.h"
 #include "cache/slot_ledger.h"
 #include "cache/state_ledger.h"
 #include "index/radix_index.h"
@@ -19,6 +20,7 @@ struct CacheCore {
   StateLedger states;
   Agreement ranks;
   std::optional<EventLog> events = {};
+  std::optional<EvictionRecord> record = {};
   CacheStats stats = {};
   CacheObserver* observer = options.observer;
   RadixIndex::Released released = {};  // by the operation under way; empty between operations
@@ -28,6 +30,23 @@ struct CacheCore {
   /// Tells the log that a node is on a tier now.
   void record_stored(Medium medium, NodeIndex node);
   void record_stored(EventLog& to, Medium medium, NodeIndex node) const;
+};
+
+/// While it lives, what the index lets go of goes for this reason; for explain().
+class CauseScope {
+ public:
+  CauseScope(CacheCore& core, Pressure pressure, std::size_t num_tokens) : core_(core) {
+    if (core.record) before_ = core.record->set_cause({pressure, num_tokens});
+  }
+  ~CauseScope() {
+    if (core_.record) core_.record->set_cause(before_);
+  }
+  CauseScope(const CauseScope&) = delete;
+  CauseScope& operator=(const CauseScope&) = delete;
+
+ private:
+  CacheCore& core_;
+  EvictionRecord::Cause before_;
 };
 
 }  // namespace pando

@@ -26,7 +26,7 @@ Result<std::unique_ptr<EvictionPolicy>> policy_or_lru(std::unique_ptr<EvictionPo
 RadixIndex::Options index_options(const CacheOptions& o) {
   RadixIndex::Options options{.page_size = o.page_size,
                               .bigram = o.bigram,
-                              .hashes = o.events,
+                              .hashes = o.events || o.remember_evicted > 0,
                               .hash_seed = o.hash_seed.value_or(random_seed()),
                               .state = o.state.has_value(),
                               .host = o.host.has_value(),
@@ -159,13 +159,19 @@ PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<Evi
                 StateLedger(state_pool), Agreement(o.ranks)},
       cache_id(next_cache_id()) {
   if (o.host) {
-    tier.emplace(*this, *o.host, [this](const RadixIndex::Goal& goal) { evict(goal); });
+    tier.emplace(*this, *o.host, [this](const RadixIndex::Goal& goal) {
+      const CauseScope cause(*this, Pressure::load_back, goal.pages * index.page_size());
+      evict(goal);
+    });
     set_write_policy(o.host->write_policy);
   }
-  if (!o.events) return;
-  events.emplace(o.page_size, o.bigram ? 1 : 0);
+  if (o.events) events.emplace(o.page_size, o.bigram ? 1 : 0);
+  if (o.remember_evicted > 0) record.emplace(o.remember_evicted);
+  if (!events && !record) return;
   index.on_removed = [this](Medium from, const Node& node, std::uint32_t first, std::uint32_t n) {
-    events->removed(from, {index.hashes(node) + first, n});
+    const std::span hashes(index.hashes(node) + first, n);
+    if (events) events->removed(from, hashes);
+    if (record) record->add(from, hashes);
   };
 }
 

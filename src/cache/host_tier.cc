@@ -60,6 +60,7 @@ bool HostTier::reserve(ComponentKind kind, std::size_t n, std::vector<HostPageId
     const Sizes sizes = index_.host_sizes(kind);
     const std::size_t at_most = options_.reclaim_mirrors_first ? sizes.total : sizes.evictable;
     if (at_most < missing) return false;
+    const CauseScope cause(core_, Pressure::host_room, missing * index_.page_size());
     evict(kind == ComponentKind::full     ? RadixIndex::Goal{.pages = missing}
           : kind == ComponentKind::window ? RadixIndex::Goal{.window_pages = missing}
                                           : RadixIndex::Goal{.snapshots = missing});

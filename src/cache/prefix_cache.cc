@@ -50,6 +50,7 @@ Result<Match> PrefixCache::quiet_match(const Key& key, std::span<SlotId> slots) 
   match.cache = impl_->cache_id;
   match.end = MatchEnd::disabled;
   if (impl_->options.disabled) return match;
+  if (impl_->record) impl_->record->matched();
 
   const RadixIndex::Cursor walked = index.descend(key, slots.empty() ? nullptr : slots.data());
   match.agreed_length = walked.pages * page_size;
@@ -143,6 +144,7 @@ EvictResult PrefixCache::Impl::evict(const RadixIndex::Goal& goal) {
 
 EvictResult PrefixCache::quiet_evict(const EvictGoal& goal) {
   const std::size_t page_size = impl_->index.page_size();
+  const CauseScope cause(*impl_, Pressure::evict_call, goal.tokens);
   return impl_->evict({.pages = pages_for(goal.tokens, page_size),
                        .window_pages = pages_for(goal.window_tokens, page_size),
                        .snapshots = goal.snapshots});
@@ -175,6 +177,7 @@ Status PrefixCache::quiet_reset() {
   impl_->stats = {};
   if (impl_->tier) impl_->tier->stats = {};
   if (impl_->events) impl_->events->cleared();
+  if (impl_->record) impl_->record->clear();
   return {};
 }
 

@@ -71,6 +71,7 @@ Status PrefixCache::Impl::allocate(Alloc alloc, CountPages count_pages) {
   if (const WindowAllocator* both = ledger.window_allocator()) {
     if (Status s = plan(both->window(), ComponentKind::window, goal.window_pages); !s) return s;
   }
+  const CauseScope cause(*this, Pressure::allocate, goal.pages * index.page_size());
   evict(goal);
   return ledger.with_allocator(alloc);
 }
@@ -104,7 +105,10 @@ Result<StateSlot> PrefixCache::quiet_allocate_state() {
   StateAllocator* pool = impl_->states.pool();
   if (pool == nullptr)
     return make_error(ErrorCode::unavailable, "allocate_state: this cache has no state component");
-  if (pool->available() == 0) impl_->evict({.snapshots = 1});
+  if (pool->available() == 0) {
+    const CauseScope cause(*impl_, Pressure::allocate, 0);
+    impl_->evict({.snapshots = 1});
+  }
   if (const std::optional<StateSlot> slot = pool->alloc()) return *slot;
   return make_error(ErrorCode::out_of_capacity,
                     "allocate_state: all {} state slots are in use, and no snapshot is evictable",

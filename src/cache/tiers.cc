@@ -161,6 +161,7 @@ PollResult PrefixCache::poll() {
 EvictResult PrefixCache::quiet_evict_host(std::size_t num_tokens) {
   if (!impl_->tier) return {};
   const std::size_t page_size = impl_->index.page_size();
+  const CauseScope cause(*impl_, Pressure::evict_call, num_tokens);
   const RadixIndex::Evicted evicted =
       impl_->tier->evict({.pages = pages_for(num_tokens, page_size)});
   impl_->ledger.flush();

@@ -160,6 +160,14 @@ NodeIndex RadixIndex::new_node() {
   return index;
 }
 
+std::vector<std::string_view> RadixIndex::namespaces(std::size_t max) const {
+  std::vector<std::string_view> names;
+  for (const NodeIndex i : roots()) {
+    if (names.size() < max) names.push_back(nodes_[i].info->name);
+  }
+  return names;
+}
+
 NodeIndex RadixIndex::root(std::string_view ns) {
   const std::uint32_t hash = hash_namespace(ns);
   if (const NodeIndex known = find_root(ns, hash)) return known;

@@ -101,6 +101,8 @@ class RadixIndex {
   /// were made for.
   NodeIndex settle(const Cursor& cursor);
 
+  /// Names of those that have anything, `max` at most.
+  std::vector<std::string_view> namespaces(std::size_t max) const;
   /// The root of a namespace, made if need be. It goes when its last child does.
   NodeIndex root(std::string_view ns);
 

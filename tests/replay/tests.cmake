@@ -1,15 +1,21 @@
-# Included from tests/CMakeLists.txt: the replay library, and the command that stands on it.
-pando_test(replay_tests LABEL unit LIBRARIES pando_replay
+# Included from tests/CMakeLists.txt: traces and what is done with them.
+pando_test(replay_test LABEL unit LIBRARIES pando_replay z zstd
   SOURCES
-    replay/chat_workload_test.cc
+    replay/capacity_test.cc
+    replay/generate_test.cc
     replay/histogram_test.cc
-    replay/quantity_test.cc
+    replay/line_source_test.cc
+    replay/plan_test.cc
     replay/replayer_test.cc
+    replay/trace_file_test.cc
 )
+pando_test(replay_model_test LABEL model LIBRARIES pando_replay rapidcheck
+  SOURCES replay/plan_model_test.cc)
 
-if(TARGET pando-command)
-  add_test(NAME replay_cli
-    COMMAND ${CMAKE_COMMAND} -DPANDO=$<TARGET_FILE:pando-command> -DVERSION=${PROJECT_VERSION}
-            -P ${CMAKE_CURRENT_LIST_DIR}/cli_test.cmake)
-  set_tests_properties(replay_cli PROPERTIES LABELS integration TIMEOUT 120)
+find_program(PANDO_SYSTEM_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+if(TARGET pando-command AND PANDO_SYSTEM_PYTHON)
+  add_test(NAME command_test
+    COMMAND ${PANDO_SYSTEM_PYTHON} -B ${CMAKE_CURRENT_LIST_DIR}/command_test.py
+            $<TARGET_FILE:pando-command>)
+  set_tests_properties(command_test PROPERTIES LABELS integration TIMEOUT 600)
 endif()

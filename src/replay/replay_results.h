@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a replay found: totals, per tier, over time, and how long each operation took. Replayers
+// fill it; replay_json.cc and tools/ tell it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/histogram.h"
+
+namespace pando {
+
+enum class Tier : std::uint8_t { device, host, store };
+constexpr std::array kTiers{Tier::device, Tier::host, Tier::store};
+std::string_view to_string(Tier tier);
+
+/// What is measured: calls on the cache. Waiting for a store is in `prefetch`.
+enum class Operation : std::uint8_t {
+  prefetch,
+  match,
+  lock,
+  load_back,
+  allocate,
+  insert,
+  finish,
+  poll
+};
+constexpr std::array kOperations{Operation::prefetch,  Operation::match,    Operation::lock,
+                                 Operation::load_back, Operation::allocate, Operation::insert,
+                                 Operation::finish,    Operation::poll};
+std::string_view to_string(Operation operation);
+
+/// Why a block of an input had to be computed.
+enum class Miss : std::uint8_t {
+  never_seen,
+  evicted,          ///< seen before, and gone from every tier
+  other_namespace,  ///< seen before, but only in another namespace
+  not_covered,      ///< in the tree, but its window is gone
+  no_room,          ///< beyond what the device can hold of one request
+};
+constexpr std::array kMisses{Miss::never_seen, Miss::evicted, Miss::other_namespace,
+                             Miss::not_covered, Miss::no_room};
+std::string_view to_string(Miss miss);
+
+template <typename Enum, typename T, std::size_t N>
+struct PerEnum {
+  std::array<T, N> values{};
+  T& operator[](Enum e) { return values[static_cast<std::size_t>(e)]; }
+  const T& operator[](Enum e) const { return values[static_cast<std::size_t>(e)]; }
+};
+template <typename T>
+using PerTier = PerEnum<Tier, T, kTiers.size()>;
+
+/// A stretch of the trace.
+struct SeriesPoint {
+  std::uint64_t end_request = 0;
+  double end_s = 0;  ///< arrival of its last request
+  std::uint64_t requests = 0;
+  std::uint64_t blocks = 0;
+  PerTier<std::uint64_t> hit_blocks = {};
+  PerTier<std::uint64_t> held_tokens = {};     ///< at its end
+  PerTier<std::uint64_t> evicted_tokens = {};  ///< in it
+};
+
+struct ReplayResults {
+  std::uint64_t requests = 0;
+  std::uint64_t truncated_requests = 0;  ///< too long for the device: only their beginning is kept
+  std::uint64_t blocks = 0;
+  std::uint64_t unique_blocks = 0;
+  bool unique_blocks_estimated = false;
+  std::uint64_t input_tokens = 0, output_tokens = 0;
+  PerTier<std::uint64_t> hit_blocks, hit_tokens;
+  PerTier<std::uint64_t> capacity_tokens, peak_tokens, evicted_tokens;
+  std::uint64_t evicted_nodes = 0;
+  std::uint64_t backed_up_tokens = 0, loaded_tokens = 0, stored_tokens = 0, fetched_tokens = 0;
+  std::uint64_t failed_copies = 0;
+  std::size_t token_bytes = 0;  ///< 0: unknown
+  std::uint64_t verified_tokens = 0;
+  PerEnum<Miss, std::uint64_t, kMisses.size()> missed_blocks;
+  PerEnum<Operation, Histogram, kOperations.size()> nanoseconds;
+  std::vector<SeriesPoint> series;
+
+  // Timed replays.
+  bool is_timed = false;
+  double last_finish_s = 0;
+  std::uint64_t max_running = 0;
+  Histogram queue_us, first_token_us;
+
+  std::size_t index_bytes = 0;
+  std::size_t num_nodes = 0;
+  std::uint64_t peak_rss_bytes = 0;
+  double wall_seconds = 0;
+
+  std::uint64_t all_hit_blocks() const;
+  std::uint64_t all_hit_tokens() const;
+  double hit_ratio_blocks() const;
+  double hit_ratio_tokens() const;
+};
+
+/// Keeps a series of at most 256 points, whatever the length of the trace: when it is full, pairs
+/// of points become one.
+class SeriesMaker {
+ public:
+  /// `point` tells of one request.
+  void add(const SeriesPoint& point);
+  std::vector<SeriesPoint> take();
+
+ private:
+  static constexpr std::size_t kMaxPoints = 256;
+  static void join(SeriesPoint& to, const SeriesPoint& later);
+
+  std::vector<SeriesPoint> points_;
+  std::uint64_t requests_per_point_ = 1;
+};
+
+}  // namespace pando
