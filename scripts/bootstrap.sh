@@ -8,7 +8,8 @@ declare -A groups=(
            libgtest-dev librapidcheck-dev libbenchmark-dev
            nlohmann-json3-dev libtomlplusplus-dev libyaml-cpp-dev libopenmpi-dev openmpi-bin
            libhiredis-dev redis-server redis-tools liburing-dev fio libsimdjson-dev zlib1g-dev libzstd-dev
-           chromium chromium-driver python3-selenium"
+           chromium chromium-driver python3-selenium
+           prometheus-cpp-dev libzmq3-dev libmsgpack-cxx-dev python3-zmq python3-msgpack"
   [lint]="clang-format clang-tidy git"
   [fuzz]="clang libclang-rt-14-dev"
 )

@@ -393,6 +393,9 @@ class PrefixCache {
 
   /// Everything since the last call, or nothing of it. Adjacent events are merged.
   std::vector<KvEvent> take_events();
+  /// Stored events of all that is cached now, parents first: for those who have lost track. With
+  /// events only. What take_events() would give next is in it. O(tree).
+  std::vector<KvEvent> events_of_all() const;
 
  private:
   friend class Lease;

@@ -191,6 +191,8 @@ struct StoreStats {
   std::uint64_t refused_calls = 0;  ///< the queue was full
   std::uint64_t read_ns = 0;        ///< spent inside get and put of the backend
   std::uint64_t write_ns = 0;
+  std::uint64_t pending_read_pages = 0;  ///< now: of calls that wait or run
+  std::uint64_t pending_write_pages = 0;
   BackendStats backend;
 };
 

@@ -3,6 +3,9 @@
 // that different parts never give one text.
 #include <fmt/format.h>
 
+#include <charconv>
+
+#include "base/namespace_parts.h"
 #include "pando/types.h"
 
 namespace pando {
@@ -17,6 +20,28 @@ std::string make_namespace(const NamespaceParts& parts) {
   add('s', parts.salt);
   add('x', parts.extra);
   return text;
+}
+
+std::optional<NamespaceParts> parse_namespace(std::string_view text) {
+  NamespaceParts parts;
+  std::string_view rest = text;
+  for (const auto& [letter, part] : {std::pair{'l', &parts.lora},
+                                     {'t', &parts.tenant},
+                                     {'s', &parts.salt},
+                                     {'x', &parts.extra}}) {
+    if (rest.empty() || rest.front() != letter) continue;
+    std::size_t length = 0;
+    const auto [end, error] = std::from_chars(rest.data() + 1, rest.data() + rest.size(), length);
+    const std::size_t head = static_cast<std::size_t>(end - rest.data()) + 1;
+    if (error != std::errc{} || head > rest.size() || *end != ':' || length == 0 ||
+        length > rest.size() - head)
+      return std::nullopt;
+    *part = rest.substr(head, length);
+    rest.remove_prefix(head + length);
+  }
+  // Lengths may have been written in other ways than ours.
+  if (!rest.empty() || make_namespace(parts) != text) return std::nullopt;
+  return parts;
 }
 
 }  // namespace pando

@@ -14,12 +14,15 @@ void CacheCore::give_back_device(RadixIndex::Released& from) {
 }
 
 void CacheCore::record_stored(Medium medium, NodeIndex i) {
-  if (!events) return;
+  if (events) record_stored(*events, medium, i);
+}
+
+void CacheCore::record_stored(EventLog& to, Medium medium, NodeIndex i) const {
   const Node& node = index.node(i);
   const std::size_t num_tokens = node.num_pages * options.page_size + (options.bigram ? 1 : 0);
   const PageHash* parent = node.begin_pages() == 0 ? nullptr : index.parent_hash(node);
-  events->stored(medium, index.namespace_of(i), parent, {index.hashes(node), node.num_pages},
-                 {node.tokens, num_tokens});
+  to.stored(medium, index.namespace_of(i), parent, {index.hashes(node), node.num_pages},
+            {node.tokens, num_tokens});
 }
 
 }  // namespace pando

@@ -29,6 +29,7 @@ struct CacheCore {
   void give_back_device(RadixIndex::Released& from);
   /// Tells the log that a node is on a tier now.
   void record_stored(Medium medium, NodeIndex node);
+  void record_stored(EventLog& to, Medium medium, NodeIndex node) const;
 };
 
 /// While it lives, what the index lets go of goes for this reason; for explain().

@@ -2,7 +2,8 @@
 // The public calls of PrefixCache: each is the quiet one of the same name, and tells the observer,
 // if there is one, of the call and of what it found. Calls made inside another one are quiet, so
 // that every call of the engine is told once. Facts that may happen inside any call (an insert, an
-// eviction, what a poll applied) are told where they happen.
+// eviction, what a poll applied) are told where they happen. evict() and poll(), which are short,
+// stand beside their quiet ones, so that the compiler makes one of the two.
 #include <chrono>
 #include <utility>
 
@@ -32,10 +33,6 @@ Result<Inserted> PrefixCache::insert(const Key& key, std::span<const SlotId> slo
                                      const InsertOptions& options) {
   return observed(impl_->observer, CacheCall::insert,
                   [&] { return quiet_insert(key, slots, options); });
-}
-
-EvictResult PrefixCache::evict(const EvictGoal& goal) {
-  return observed(impl_->observer, CacheCall::evict, [&] { return quiet_evict(goal); });
 }
 
 EvictResult PrefixCache::evict_host(std::size_t num_tokens) {
@@ -128,10 +125,6 @@ Result<LoadBack> PrefixCache::load_back(Request& request, const LoadBackOptions&
   Result<LoadBack> result = load_back(request.lease, request.slots, options);
   if (result.ok()) request.cached_length += result->tokens;
   return result;
-}
-
-PollResult PrefixCache::poll() {
-  return observed(impl_->observer, CacheCall::poll, [&] { return quiet_poll(); });
 }
 
 Result<Prefetch> PrefixCache::prefetch(const Key& key) {

@@ -9,6 +9,7 @@
 #include "base/bulk.h"
 #include "base/check.h"
 #include "base/tokens.h"
+#include "cache/observed.h"
 #include "cache/prefix_cache_impl.h"
 #include "pando/observer.h"
 
@@ -149,6 +150,10 @@ EvictResult PrefixCache::quiet_evict(const EvictGoal& goal) {
                        .snapshots = goal.snapshots});
 }
 
+EvictResult PrefixCache::evict(const EvictGoal& goal) {
+  return observed(impl_->observer, CacheCall::evict, [&] { return quiet_evict(goal); });
+}
+
 // What is being copied is waited for; what leaves the device is not saved. A copy that ends now is
 // put into the store, which holds its node: so the store is told last to let go. No eviction in the
 // sense of an observer.
@@ -199,6 +204,27 @@ std::vector<SlotId> PrefixCache::all_slots() const {
 
 std::vector<KvEvent> PrefixCache::take_events() {
   return impl_->events ? impl_->events->take() : std::vector<KvEvent>{};
+}
+
+std::vector<KvEvent> PrefixCache::events_of_all() const {
+  if (!impl_->events) return {};
+  const RadixIndex& index = impl_->index;
+  std::vector<NodeIndex> nodes;
+  index.for_each_node([&](NodeIndex i, const Node& node) {
+    if (!node.cut_off) nodes.push_back(i);
+  });
+  std::sort(nodes.begin(), nodes.end(), [&](NodeIndex a, NodeIndex b) {
+    return std::pair(index.node(a).end_pages, a) < std::pair(index.node(b).end_pages, b);
+  });
+  EventLog log(index.page_size(), impl_->options.bigram ? 1 : 0);
+  for (const Medium medium : {Medium::device, Medium::host}) {
+    for (const NodeIndex i : nodes) {
+      const Node& node = index.node(i);
+      if (medium == Medium::device ? node.on_device() : node.on_host)
+        impl_->record_stored(log, medium, i);
+    }
+  }
+  return log.take();
 }
 
 Status PrefixCache::check() const {

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/named.h"
+#include "cache/observed.h"
 #include "cache/prefix_cache_impl.h"
 #include "copy/tier_pools.h"
 #include "pando/cache.h"
@@ -151,6 +152,10 @@ PollResult PrefixCache::quiet_poll() {
   impl_->ledger.flush();
   if (impl_->observer != nullptr) impl_->observer->on_poll(result);
   return result;
+}
+
+PollResult PrefixCache::poll() {
+  return observed(impl_->observer, CacheCall::poll, [&] { return quiet_poll(); });
 }
 
 EvictResult PrefixCache::quiet_evict_host(std::size_t num_tokens) {

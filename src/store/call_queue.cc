@@ -81,6 +81,13 @@ void CallQueue::close() {
   changed_.notify_all();
 }
 
+std::size_t CallQueue::pending_pages() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t sum = queued_pages_;
+  for (const auto& call : running_) sum += pages_of(*call);
+  return sum;
+}
+
 void CallQueue::drop_finished() {
   std::erase_if(queued_, [this](const std::shared_ptr<StoreBatch>& call) {
     call->abandon();

@@ -30,6 +30,8 @@ class CallQueue {
   void release(const std::shared_ptr<StoreBatch>& call);
   /// Finishes what is queued as cancelled, and cancels what runs. The last call but take().
   void close();
+  /// Of calls that wait or run.
+  std::size_t pending_pages() const;
 
  private:
   /// Stopped calls keep their place until somebody looks: here, when room is short.
@@ -37,7 +39,7 @@ class CallQueue {
   bool may_begin(const StoreBatch& call) const;
 
   const std::size_t max_pages_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<StoreBatch>> queued_;
   std::size_t queued_pages_ = 0;

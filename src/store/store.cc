@@ -236,6 +236,8 @@ StoreStats Store::stats() const {
           .refused_calls = c.refused_calls,
           .read_ns = c.read_ns,
           .write_ns = c.write_ns,
+          .pending_read_pages = impl_->reads.pending_pages(),
+          .pending_write_pages = impl_->writes.pending_pages(),
           .backend = contained_stats(*impl_->backend)};
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "base/namespace_parts.h"
 #include "pando/types.h"
 
 namespace pando {
@@ -31,10 +32,22 @@ TEST(Namespace, NeverAliasesDifferentParts) {
           const auto text =
               make_namespace({.lora = lora, .tenant = tenant, .salt = salt, .extra = extra});
           ASSERT_TRUE(seen.emplace(text, ++number).second) << text;
+          const std::optional<NamespaceParts> parts = parse_namespace(text);
+          ASSERT_TRUE(parts) << text;
+          ASSERT_EQ(parts->lora, lora);
+          ASSERT_EQ(parts->tenant, tenant);
+          ASSERT_EQ(parts->salt, salt);
+          ASSERT_EQ(parts->extra, extra);
         }
       }
     }
   }
+}
+
+TEST(Namespace, OtherTextsHaveNoParts) {
+  for (const char* text : {"a", "acme", "l", "l1", "l1:", "l0:", "l2:a", "l01:a", "s1:al1:a",
+                           "l1:a:", "l-1:a", "l+1:a", "l99999999999999999999:a", "x1:a "})
+    EXPECT_FALSE(parse_namespace(text)) << text;
 }
 
 TEST(Namespace, AnAdapterIsNotATenantOfTheSameName) {

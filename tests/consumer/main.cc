@@ -4,11 +4,15 @@
 #include <pando/cache.h>
 #include <pando/chunk_cache.h>
 #include <pando/diagnostics.h>
+#include <pando/event_publisher.h>
 #include <pando/events.h>
+#include <pando/metrics.h>
+#include <pando/observer.h>
 #include <pando/policy.h>
 #include <pando/request_table.h>
 #include <pando/result.h>
 #include <pando/slot_allocator.h>
+#include <pando/trace_recorder.h>
 #include <pando/types.h>
 
 #include <cstdio>
@@ -19,12 +23,20 @@ int main() {
   pando::CacheOptions options;
   options.page_size = 4;
   options.events = true;
+#ifdef WITH_metrics
+  auto metrics = *pando::Metrics::create();
+  options.observer = metrics.get();
+#endif
   auto cache = *pando::PrefixCache::create(options, *allocator);
   const std::vector<pando::Token> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9};
   std::vector<pando::SlotId> slots(tokens.size());
   pando::Request request{.key = {tokens}, .slots = slots};
   cache->allocate(request, 0).value();
   cache->finish(request).value();
+#ifdef WITH_events
+  auto publisher = *pando::EventPublisher::create();
+  publisher->publish(cache->take_events());
+#endif
   const std::size_t found = cache->match({tokens})->length;
   std::printf("consumer: %zu of %zu tokens cached\n", found, tokens.size());
   return found == 8 && cache->check().ok() ? 0 : 1;
