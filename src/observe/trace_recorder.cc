@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "observe/trace_file.h"
+#include "observe/rotated_file.h"
 #include "observe/trace_hash.h"
 
 namespace pando {
@@ -72,7 +72,7 @@ struct TraceRecorder::Impl {
   Status status;
 
   // The thread's own, once it runs.
-  TraceFile file;
+  RotatedFile file;
   TraceHash hash;
 
   std::thread thread;

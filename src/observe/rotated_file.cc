@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file of lines; see the header.
-#include "observe/trace_file.h"
+#include "observe/rotated_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -27,15 +27,15 @@ bool is_file(const std::string& path) {
 
 }  // namespace
 
-TraceFile::~TraceFile() { close(); }
+RotatedFile::~RotatedFile() { close(); }
 
-void TraceFile::close() {
+void RotatedFile::close() {
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
 }
 
 // From the oldest on; the last one is written over. What is no file (a device, a pipe) stays.
-Status TraceFile::put_aside() {
+Status RotatedFile::put_aside() {
   for (std::size_t i = max_files_ - 1; i > 0; --i) {
     const std::string from = i == 1 ? path_ : fmt::format("{}.{}", path_, i - 1);
     const std::string to = fmt::format("{}.{}", path_, i);
@@ -45,7 +45,7 @@ Status TraceFile::put_aside() {
   return {};
 }
 
-Status TraceFile::open() {
+Status RotatedFile::open() {
   close();
   if (Status s = put_aside(); !s) return s;
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -54,7 +54,7 @@ Status TraceFile::open() {
   return {};
 }
 
-Status TraceFile::write(std::string_view line) {
+Status RotatedFile::write(std::string_view line) {
   const bool full = size_ > 0 && size_ + line.size() > max_bytes_;
   if (fd_ < 0 || full) {
     if (Status s = open(); !s) return s;

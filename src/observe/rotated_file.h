@@ -13,13 +13,13 @@
 
 namespace pando {
 
-class TraceFile {
+class RotatedFile {
  public:
-  TraceFile(std::string path, std::size_t max_bytes, std::size_t max_files)
+  RotatedFile(std::string path, std::size_t max_bytes, std::size_t max_files)
       : path_(std::move(path)), max_bytes_(max_bytes), max_files_(max_files) {}
-  ~TraceFile();
-  TraceFile(const TraceFile&) = delete;
-  TraceFile& operator=(const TraceFile&) = delete;
+  ~RotatedFile();
+  RotatedFile(const RotatedFile&) = delete;
+  RotatedFile& operator=(const RotatedFile&) = delete;
 
   /// Puts aside what is there, and begins a new file.
   Status open();
