@@ -25,5 +25,6 @@ struct Command {
 Command add_gen_command(CLI::App& root);
 Command add_plan_command(CLI::App& root);
 Command add_replay_command(CLI::App& root);
+Command add_store_command(CLI::App& root);
 
 }  // namespace pando::tools

@@ -34,6 +34,8 @@ struct ResultArguments {
   bool quiet = false;
 };
 void add_result_options(CLI::App& app, ResultArguments& arguments);
+/// The same without a report, for results that it has no pictures for.
+void add_json_options(CLI::App& app, ResultArguments& arguments);
 
 /// An option that takes a quantity such as 64k.
 void add_quantity(CLI::App& app, const std::string& name, std::size_t& target,
