@@ -9,6 +9,8 @@ if(TARGET pando-command)
   pando_command_test(store_command_test LABEL integration SOURCES
     tools/store_change_test.cc
     tools/store_look_test.cc)
+  pando_command_test(bench_command_test AT_ONCE LABEL integration
+                     SOURCES tools/bench_command_test.cc)
   if(PANDO_REDIS)
     pando_command_test(store_command_redis_test AT_ONCE LABEL integration
                        LIBRARIES pando_redis_support SOURCES tools/store_redis_test.cc)
