@@ -27,5 +27,6 @@ Command add_gen_command(CLI::App& root);
 Command add_plan_command(CLI::App& root);
 Command add_replay_command(CLI::App& root);
 Command add_store_command(CLI::App& root);
+Command add_top_command(CLI::App& root);
 
 }  // namespace pando::tools

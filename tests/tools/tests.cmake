@@ -9,6 +9,11 @@ if(TARGET pando-command)
   pando_command_test(store_command_test LABEL integration SOURCES
     tools/store_change_test.cc
     tools/store_look_test.cc)
+  pando_test(top_test LABEL unit LIBRARIES pando_top SOURCES
+    tools/exposition_test.cc
+    tools/http_get_test.cc)
+  pando_command_test(top_command_test LABEL integration LIBRARIES util
+                     SOURCES tools/top_command_test.cc)
   pando_command_test(bench_command_test AT_ONCE LABEL integration
                      SOURCES tools/bench_command_test.cc)
   if(PANDO_REDIS)
