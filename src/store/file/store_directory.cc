@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -44,16 +45,24 @@ void for_each_name(const std::string& directory, Visit&& visit) {
     visit(it->path().filename().string());
 }
 
-/// Why it could not be locked.
+/// Why it could not be locked. The number in it is that of the last who could write: where that
+/// process is gone, the lock is held by one that reads.
 Error lock_error(const Fd& lock, const std::string& root, int why) {
-  std::array<char, 32> holder{};
-  const ssize_t n = ::pread(lock.get(), holder.data(), holder.size(), 0);
-  if (why == EWOULDBLOCK)
+  if (why != EWOULDBLOCK)
+    return make_error(ErrorCode::io_error, "cannot lock {}/{}: {}", root, kLockName,
+                      errno_text(why));
+  std::array<char, 32> text{};
+  const ssize_t n = ::pread(lock.get(), text.data(), text.size() - 1, 0);
+  const std::string_view holder(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
+  const pid_t process = std::atoi(text.data());
+  if (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH)
     return make_error(ErrorCode::in_use,
-                      "the file store in {} is open already, in process {}; expected one at a "
-                      "time",
-                      root, std::string_view(holder.data(), n > 0 ? std::size_t(n) : 0));
-  return make_error(ErrorCode::io_error, "cannot lock {}/{}: {}", root, kLockName, errno_text(why));
+                      "the file store in {} is being looked at by another process; expected to "
+                      "have it alone",
+                      root);
+  return make_error(ErrorCode::in_use,
+                    "the file store in {} is open already, in process {}; expected one at a time",
+                    root, holder);
 }
 
 }  // namespace
