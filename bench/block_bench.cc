@@ -2,14 +2,9 @@
 // BlockCache: hashing a prompt's blocks, taking and freeing blocks, finding a cached prompt.
 // Limits: the same messages through the hash libraries' fastest calls; a pass over the same
 // records.
-#define OPENSSL_SUPPRESS_DEPRECATED
-#define XXH_INLINE_ALL
-#include <openssl/sha.h>
-#include <xxhash.h>
-
 #include <cstring>
 
-#include "blocks/cbor.h"
+#include "hash_messages.h"
 #include "limit.h"
 #include "pando/block_cache.h"
 
@@ -18,43 +13,6 @@ namespace {
 
 constexpr std::size_t kTokens = 8192;
 constexpr std::size_t kPage = 16;
-
-std::vector<Token> prompt(std::size_t n) {
-  std::vector<Token> tokens(n);
-  for (std::size_t i = 0; i < n; ++i) tokens[i] = static_cast<Token>(i * 7919 % 128256);
-  return tokens;
-}
-
-// What each block's hash reads, in full.
-std::vector<std::vector<std::uint8_t>> messages_of(HashFunction function,
-                                                   std::span<const Token> tokens,
-                                                   std::span<const BlockHash> chain) {
-  std::vector<std::vector<std::uint8_t>> messages;
-  for (std::size_t i = 0; i < chain.size(); ++i) {
-    const std::span block = tokens.subspan(i * kPage, kPage);
-    const PageHash parent = i > 0 ? chain[i - 1].value : PageHash{};
-    CborWriter out;
-    out.reserve(256);
-    if (function == HashFunction::sglang) {
-      if (i > 0) out.raw(parent.data(), parent.size());
-      out.raw(block.data(), block.size_bytes());
-    } else {
-      out.array(3);
-      out.bytes(std::span(parent).first(function == HashFunction::sha256_cbor ? 32 : 16));
-      out.tokens(block);
-      out.null();
-    }
-    messages.emplace_back(out.data(), out.data() + out.size());
-  }
-  return messages;
-}
-
-void sha256(const std::vector<std::uint8_t>& message, std::uint8_t* out) {
-  SHA256_CTX context;
-  SHA256_Init(&context);
-  SHA256_Update(&context, message.data(), message.size());
-  SHA256_Final(out, &context);
-}
 
 void HashChain(benchmark::State& state, HashFunction function) {
   const std::vector<Token> tokens = prompt(kTokens);
@@ -68,35 +26,12 @@ void HashChain(benchmark::State& state, HashFunction function) {
     benchmark::DoNotOptimize(chain.data());
   };
   hash_all(hasher);
-  const bool is_sha = function == HashFunction::sha256_cbor || function == HashFunction::sglang;
-  auto messages = messages_of(function, tokens, chain);
-  const std::size_t at = function == HashFunction::sha256_cbor   ? 3
-                         : function == HashFunction::xxhash_cbor ? 2
-                                                                 : 0;  // of the parent's hash
-  std::array<std::uint8_t, 32> out = {};
-  if (is_sha) {
-    sha256(messages[7], out.data());
-    require(std::memcmp(out.data(), chain[7].value.data(), 32) == 0, "the same messages");
-  }
-  const auto hash_messages = [&](bool chained) {
-    for (auto& message : messages) {
-      // Each begins with the hash of the one before, which is known only then. (The first of
-      // SGLang's has none: what is overwritten counts the same.)
-      if (chained) std::memcpy(message.data() + at, out.data(), is_sha ? 32 : 16);
-      if (is_sha) {
-        sha256(message, out.data());
-      } else {
-        const XXH128_hash_t hash = XXH3_128bits(message.data(), message.size());
-        std::memcpy(out.data(), &hash, sizeof hash);
-      }
-      benchmark::DoNotOptimize(out);
-    }
-  };
+  HashMessages messages(function, tokens, kPage, chain);
   const auto work = [&](std::size_t) { hash_all(hasher); };
   const Measured measured = measure(
-      21, 20, work, [&](std::size_t) { hash_messages(false); }, [] {});
+      21, 20, work, [&](std::size_t) { messages.hash(false); }, [] {});
   const Measured chained = measure(
-      21, 20, work, [&](std::size_t) { hash_messages(true); }, [] {});
+      21, 20, work, [&](std::size_t) { messages.hash(true); }, [] {});
   state.counters["of_chained"] = chained.ratio;
   report(state, measured);
   const Measured beside = measure(

@@ -4,43 +4,16 @@
 // random), and short prompts in a wide tree. The limit visits copies of the same data in another
 // random order.
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "limit.h"
+#include "match_visit.h"
 #include "tree.h"
 
 namespace pando::bench {
 namespace {
 
 constexpr std::size_t kPage = 64;
-
-struct Visit {
-  const Sequences& sequences;
-  std::vector<Token> copy;          // what the limit compares with
-  std::vector<std::int64_t> slots;  // what the limit copies
-  std::vector<SlotId> out;
-  std::vector<std::int64_t> limit_out;
-
-  explicit Visit(const Sequences& s)
-      : sequences(s),
-        copy(s.size() * s[0].size()),
-        slots(s.size() * s[0].size(), 7),
-        out(s[0].size()),
-        limit_out(s[0].size()) {
-    for (std::size_t i = 0; i < s.size(); ++i)
-      std::copy(s[i].begin(), s[i].end(),
-                copy.begin() + static_cast<std::ptrdiff_t>(i * s[i].size()));
-  }
-
-  void limit(std::size_t i) {
-    const std::size_t n = sequences[i].size();
-    benchmark::DoNotOptimize(
-        std::memcmp(sequences[i].data(), copy.data() + i * n, n * sizeof(Token)));
-    std::memcpy(limit_out.data(), slots.data() + i * n, n * sizeof(std::int64_t));
-    benchmark::ClobberMemory();
-  }
-};
 
 void run(benchmark::State& state, const Sequences& sequences, std::size_t rounds,
          std::size_t batch) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "limit.h"
+#include "measure.h"
 #include "pando/cache.h"
 
 namespace pando::bench {

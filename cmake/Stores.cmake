@@ -40,7 +40,8 @@ function(pando_add_stores target)
     src/store/redis_store_config.cc
     src/store/registry.cc
     src/store/store.cc
-    src/store/store_batch.cc)
+    src/store/store_batch.cc
+    src/store/store_reader.cc)
   if(PANDO_CONFIG_FILES)
     target_sources(${target} PRIVATE
       src/store/config_json.cc
@@ -58,10 +59,12 @@ endfunction()
 function(pando_add_file_store target)
   target_sources(${target} PRIVATE
     src/store/file/file_index.cc
+    src/store/file/file_reader.cc
     src/store/file/file_reads.cc
     src/store/file/file_scan.cc
     src/store/file/file_store.cc
     src/store/file/file_writes.cc
+    src/store/file/inspect_file.cc
     src/store/file/lane.cc
     src/store/file/packed_key.cc
     src/store/file/page_file.cc
@@ -87,11 +90,13 @@ function(pando_add_redis target)
     src/store/redis/call.cc
     src/store/redis/call_answers.cc
     src/store/redis/connection.cc
+    src/store/redis/key_scan.cc
     src/store/redis/key_slot.cc
     src/store/redis/lane.cc
     src/store/redis/node.cc
     src/store/redis/page_commands.cc
     src/store/redis/page_value.cc
+    src/store/redis/redis_reader.cc
     src/store/redis/redis_store.cc
     src/store/redis/reply_reader.cc
     src/store/redis/scan.cc

@@ -22,10 +22,13 @@ struct Command {
   std::function<Status()> run;  ///< after parsing. invalid_argument is bad usage, others failures
 };
 
+Command add_bench_command(CLI::App& root);
 Command add_compare_command(CLI::App& root);
 Command add_gen_command(CLI::App& root);
 Command add_plan_command(CLI::App& root);
 Command add_replay_command(CLI::App& root);
+Command add_store_command(CLI::App& root);
+Command add_top_command(CLI::App& root);
 Command add_why_command(CLI::App& root);
 
 }  // namespace pando::tools

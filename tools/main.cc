@@ -29,7 +29,8 @@ ExitCode dispatch(int argc, char** argv) {
   root.require_subcommand(0, 1);
   const std::array commands{add_replay_command(root), add_plan_command(root),
                             add_compare_command(root), add_why_command(root),
-                            add_gen_command(root)};
+                            add_gen_command(root), add_store_command(root),
+                            add_bench_command(root), add_top_command(root)};
 
   try {
     root.parse(argc, argv);

@@ -93,13 +93,16 @@ Result<Survey> survey_trace(const TraceArguments& arguments, bool quiet) {
   return survey(**trace, [&](double done) { progress.update(done, ++requests); });
 }
 
-void add_result_options(CLI::App& app, ResultArguments& arguments, bool with_report) {
+void add_json_options(CLI::App& app, ResultArguments& arguments) {
   app.add_option("--json", arguments.json, "Write the results as JSON; - for standard output")
       ->type_name("FILE");
-  if (with_report)
-    app.add_option("--report", arguments.report, "Write the results as one HTML page")
-        ->type_name("FILE");
   app.add_flag("--quiet", arguments.quiet, "No progress bar, no table");
+}
+
+void add_result_options(CLI::App& app, ResultArguments& arguments) {
+  add_json_options(app, arguments);
+  app.add_option("--report", arguments.report, "Write the results as one HTML page")
+      ->type_name("FILE");
 }
 
 }  // namespace pando::tools

@@ -33,7 +33,9 @@ struct ResultArguments {
   std::string report;  ///< a path, or empty
   bool quiet = false;
 };
-void add_result_options(CLI::App& app, ResultArguments& arguments, bool with_report = true);
+void add_result_options(CLI::App& app, ResultArguments& arguments);
+/// The same without a report, for results that it has no pictures for.
+void add_json_options(CLI::App& app, ResultArguments& arguments);
 
 /// An option that takes a quantity such as 64k.
 void add_quantity(CLI::App& app, const std::string& name, std::size_t& target,

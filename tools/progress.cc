@@ -33,8 +33,11 @@ Progress::Progress(std::string unit, bool wanted)
       begin_(Clock::now()),
       next_draw_(begin_ + kInterval) {}
 
-Progress::~Progress() {
+Progress::~Progress() { clear(); }
+
+void Progress::clear() {
   if (drawn_) fmt::print(stderr, "{}", kEraseLine);
+  drawn_ = false;
 }
 
 void Progress::update(double done, std::uint64_t count) {

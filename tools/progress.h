@@ -20,6 +20,8 @@ class Progress {
 
   /// Cheap enough for every step: mostly one look at the clock. `done` from 0 to 1.
   void update(double done, std::uint64_t count);
+  /// Takes the bar away until the next update, for something else to be printed.
+  void clear();
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -126,7 +126,7 @@ Command add_why_command(CLI::App& root) {
   app->add_option("--request", arguments->request, "Which, counted from 1")->required();
   add_cache_options(*app, arguments->cache);
   add_quantity(*app, "--remember", arguments->remember, "Evicted pages to remember");
-  add_result_options(*app, arguments->results, /*with_report=*/false);
+  add_json_options(*app, arguments->results);
   return {app, [arguments] { return run(*arguments); }};
 }
 

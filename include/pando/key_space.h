@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "pando/events.h"
 #include "pando/geometry.h"
@@ -48,5 +50,28 @@ class KeySpace {
   std::string suffix_;
   bool writes_;
 };
+
+/// One of several: of tensor or pipeline parallelism.
+struct RankOf {
+  std::uint32_t rank = 0, size = 1;
+
+  friend bool operator==(const RankOf&, const RankOf&) = default;
+};
+
+/// What a key of a KeySpace says.
+struct KeyParts {
+  PageHash hash = {};
+  std::string model;         ///< as in the key: '-' for '/'
+  std::optional<RankOf> tp;  ///< nothing: all tensor ranks have the same bytes
+  std::optional<RankOf> pp;  ///< nothing: one stage
+  ComponentKind component = ComponentKind::full;
+  std::string fingerprint;  ///< of geometry and layout, 16 digits
+
+  friend bool operator==(const KeyParts&, const KeyParts&) = default;
+};
+
+/// Nothing: no KeySpace makes such a key. A model whose name ends like ranks, "m_0_1", is read as
+/// having them where the key leaves its own out.
+std::optional<KeyParts> parse_key(std::string_view key);
 
 }  // namespace pando

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 
 #include "base/check.h"
 #include "base/hex.h"
@@ -32,12 +33,60 @@ char letter_of(ComponentKind component) {
   return '?';
 }
 
+std::optional<ComponentKind> component_of(char letter) {
+  for (const ComponentKind kind :
+       {ComponentKind::full, ComponentKind::window, ComponentKind::state})
+    if (letter == letter_of(kind)) return kind;
+  return std::nullopt;
+}
+
 // Everything that bytes depend on, in 64 bits of a digest: who collides on purpose owns the model.
 std::string fingerprint(const Geometry& geometry, HostLayout layout, std::uint32_t group) {
   std::string text = fmt::format("pando-geometry-v1;{};{}", geometry.describe(), to_string(layout));
   if (group > 0) text += fmt::format(";group {}", group);
   const PageHash digest = digest_of(text);
   return hex(std::span(digest).first(8));
+}
+
+constexpr std::size_t kFingerprintDigits = 16;
+
+/// Takes "_<number>" off the end, as it is written: no sign, no zeros ahead.
+std::optional<std::uint32_t> take_number(std::string_view& text) {
+  const std::size_t at = text.rfind('_');
+  if (at == text.npos || at + 1 == text.size()) return std::nullopt;
+  const std::string_view digits = text.substr(at + 1);
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), number);
+  if (error != std::errc() || end != digits.end()) return std::nullopt;
+  if (digits.size() > 1 && digits.front() == '0') return std::nullopt;
+  text.remove_suffix(digits.size() + 1);
+  return number;
+}
+
+/// What stands as "_<first>_<second>" at the end of a name.
+struct Numbers {
+  std::uint32_t first = 0, second = 0;  // 0 and 0: nothing that can be ranks
+  std::string_view before;
+};
+
+Numbers numbers_at_end(std::string_view text) {
+  const std::optional<std::uint32_t> second = take_number(text);
+  const std::optional<std::uint32_t> first = second ? take_number(text) : std::nullopt;
+  if (!first || text.size() < 2) return {};
+  return {first.value_or(0), second.value_or(0), text};
+}
+
+// "_{tp_rank}_{tp_size}" has the smaller number first, "_{pp_size}_{pp_rank}" the larger one.
+void take_ranks(std::string_view& text, KeyParts& parts) {
+  Numbers numbers = numbers_at_end(text);
+  if (numbers.first > numbers.second && numbers.first > 1) {
+    parts.pp = RankOf{numbers.second, numbers.first};
+    text = numbers.before;
+    numbers = numbers_at_end(text);
+  }
+  if (numbers.first >= numbers.second) return;
+  parts.tp = RankOf{numbers.first, numbers.second};
+  text = numbers.before;
 }
 
 }  // namespace
@@ -74,5 +123,27 @@ KeySpace::KeySpace(const StoreScope& scope, const Geometry& geometry, HostLayout
 std::string KeySpace::key(const PageHash& hash) const { return hex(hash) + suffix_; }
 
 std::string KeySpace::sglang_name(const PageHash& hash) const { return hex(hash) + sglang_suffix_; }
+
+std::optional<KeyParts> parse_key(std::string_view key) {
+  KeyParts parts;
+  const auto hash = leading_hash(key);
+  if (!hash || key.size() < kHashDigits + kFingerprintDigits + 4) return std::nullopt;
+  parts.hash = *hash;
+  const std::string_view print = key.substr(key.size() - kFingerprintDigits);
+  for (std::size_t i = 0; i < print.size(); i += 2)
+    if (!hex_byte(print[i], print[i + 1])) return std::nullopt;
+  parts.fingerprint = print;
+  key.remove_suffix(kFingerprintDigits);
+  const std::optional<ComponentKind> component = component_of(key.back());
+  key.remove_suffix(1);
+  if (!component || key.back() != '_') return std::nullopt;
+  parts.component = *component;
+  key.remove_suffix(1);
+  key.remove_prefix(kHashDigits);
+  if (key.size() < 2 || key.front() != '_') return std::nullopt;
+  take_ranks(key, parts);
+  parts.model = key.substr(1);
+  return parts;
+}
 
 }  // namespace pando

@@ -1,5 +1,6 @@
 # Tests of src/store/file and of imports. Paths are relative to tests/.
 pando_test(file_store_test LABEL unit SOURCES
+  store/file_reader_test.cc
   store/file_store_restart_test.cc
   store/file_store_test.cc
   store/import_sglang_test.cc

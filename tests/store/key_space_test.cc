@@ -103,5 +103,48 @@ TEST(StoreScope, RefusesNamesAndRanksThatMakeNoKey) {
   EXPECT_TRUE(fails(check({.pp_size = 0}), ErrorCode::invalid_argument, "pipeline rank 0 of 0"));
 }
 
+TEST(KeySpace, AKeyIsReadBack) {
+  for (const ComponentKind component :
+       {ComponentKind::full, ComponentKind::window, ComponentKind::state}) {
+    for (const StoreScope& scope : std::vector<StoreScope>{
+             {.model = "org/model"},
+             {.model = "m_2", .tp_rank = 1, .tp_size = 4},
+             {.model = "m", .tp_size = 2, .pp_rank = 1, .pp_size = 3},
+             {.model = "a_b-c", .pp_rank = 2, .pp_size = 12},
+             {.model = "mla", .tp_rank = 1, .tp_size = 8, .same_on_all_tp_ranks = true},
+             {.model = "mla", .pp_rank = 1, .pp_size = 2, .same_on_all_tp_ranks = true}}) {
+      const std::string key =
+          space(scope, geometry(), HostLayout::page_first, component).key(hash_of(0xab));
+      SCOPED_TRACE(key);
+      const std::optional<KeyParts> parts = parse_key(key);
+      ASSERT_TRUE(parts.has_value());
+      EXPECT_EQ(parts->hash, hash_of(0xab));
+      EXPECT_EQ(parts->model, scope.model == "org/model" ? "org-model" : scope.model);
+      EXPECT_EQ(parts->tp, scope.same_on_all_tp_ranks
+                               ? std::nullopt
+                               : std::optional(RankOf{scope.tp_rank, scope.tp_size}));
+      EXPECT_EQ(parts->pp, scope.pp_size == 1
+                               ? std::nullopt
+                               : std::optional(RankOf{scope.pp_rank, scope.pp_size}));
+      EXPECT_EQ(parts->component, component);
+      EXPECT_EQ(parts->fingerprint, key.substr(key.size() - 16));
+    }
+  }
+}
+
+TEST(KeySpace, OtherTextsAreNoKeys) {
+  const std::string key = space({.model = "m"}).key(hash_of(1));
+  ASSERT_TRUE(parse_key(key).has_value());
+  EXPECT_FALSE(parse_key(""));
+  EXPECT_FALSE(parse_key(key.substr(0, 64)));
+  EXPECT_FALSE(parse_key(key.substr(1)));
+  EXPECT_FALSE(parse_key(key.substr(0, key.size() - 1)));
+  EXPECT_FALSE(parse_key(key + "0"));
+  std::string other = key;
+  other[key.size() - 17] = 'x';  // no component
+  EXPECT_FALSE(parse_key(other));
+  EXPECT_FALSE(parse_key(key.substr(0, 64) + "__f0123456789abcdef"));
+}
+
 }  // namespace
 }  // namespace pando::testing

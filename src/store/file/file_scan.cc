@@ -3,10 +3,8 @@
 #include "store/file/file_scan.h"
 
 #include <dirent.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <memory>
 #include <system_error>
@@ -14,8 +12,6 @@
 #include <tuple>
 
 #include "base/check.h"
-#include "store/file/file_io.h"
-#include "store/file/page_file.h"
 
 namespace pando {
 namespace {
@@ -24,31 +20,6 @@ namespace {
 // can bear.
 constexpr std::size_t kThreads = 8;
 constexpr std::size_t kDirectories = 256;
-
-enum class Verdict { page, damaged, foreign };
-
-Verdict inspect(const std::string& path, const std::string& name, std::uint8_t directory,
-                ScannedFile& found) {
-  if (!check_key(name).ok() || directory_of(name) != directory) return Verdict::foreign;
-  struct stat info;
-  // Not through a link, and not waiting for somebody to write to a pipe.
-  const Fd file = Fd::open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!file.ok()) return file.error() == ELOOP ? Verdict::foreign : Verdict::damaged;
-  if (::fstat(file.get(), &info) != 0) return Verdict::damaged;
-  if (!S_ISREG(info.st_mode)) return Verdict::foreign;
-  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_RANDOM);  // the header, and not what follows it
-  std::array<std::byte, kBlockBytes> block;
-  const iovec piece{block.data(), block.size()};
-  const FileDone done = transfer_rest({.fd = file.get(), .pieces = {&piece, 1}}, 0);
-  if (done.error != 0 || done.size_bytes != block.size()) return Verdict::damaged;
-  const Result<PageHeader> header = decode(block);
-  if (!header || header->key != name) return Verdict::damaged;
-  if (static_cast<std::uint64_t>(info.st_size) != file_bytes(header->tag.size_bytes))
-    return Verdict::damaged;
-  found = {name, header->tag.size_bytes,
-           std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
-  return Verdict::page;
-}
 
 void scan_one(StoreDirectory& directory, std::uint8_t number, FileScan& scan) {
   const std::string path = directory.subdirectory(number);
@@ -61,13 +32,12 @@ void scan_one(StoreDirectory& directory, std::uint8_t number, FileScan& scan) {
     const std::string name = entry->d_name;
     if (name == "." || name == "..") continue;
     const std::string file = fmt::format("{}/{}", path, name);
-    ScannedFile found;
-    const Verdict verdict = inspect(file, name, number, found);
-    if (verdict == Verdict::page) {
-      scan.pages.push_back(std::move(found));
+    FileFinding found = inspect_file(file, name, number);
+    if (found.verdict == FileVerdict::page) {
+      scan.pages.push_back(std::move(found.page));
       continue;
     }
-    ++(verdict == Verdict::damaged ? scan.num_damaged : scan.num_foreign);
+    ++(found.verdict == FileVerdict::foreign ? scan.num_foreign : scan.num_damaged);
     // What cannot be moved stays where it is, and is no page.
     static_cast<void>(directory.set_aside(file).ok());
   }

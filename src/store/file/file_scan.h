@@ -8,18 +8,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "store/file/inspect_file.h"
 #include "store/file/store_directory.h"
 
 namespace pando {
-
-struct ScannedFile {
-  std::string key;
-  std::uint64_t page_bytes = 0;
-  std::int64_t modified_ns = 0;  ///< since 1970
-};
 
 struct FileScan {
   std::vector<ScannedFile> pages;  ///< least recently used first

@@ -51,7 +51,7 @@ void PageFiles::scan() {
   // Files from the future would keep all that come later from being newer than them.
   last_stamp_ns_ = std::min<std::int64_t>(last_stamp_ns_, now_ns());
   damaged_ += found.num_damaged;
-  foreign_ += found.num_foreign + directory_.count_foreign();
+  foreign_ += found.num_foreign + directory_.foreign_names().size();
 }
 
 void PageFiles::add_stats(BackendStats& stats) const {

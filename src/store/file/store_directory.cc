@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -44,6 +45,26 @@ void for_each_name(const std::string& directory, Visit&& visit) {
     visit(it->path().filename().string());
 }
 
+/// Why it could not be locked. The number in it is that of the last who could write: where that
+/// process is gone, the lock is held by one that reads.
+Error lock_error(const Fd& lock, const std::string& root, int why) {
+  if (why != EWOULDBLOCK)
+    return make_error(ErrorCode::io_error, "cannot lock {}/{}: {}", root, kLockName,
+                      errno_text(why));
+  std::array<char, 32> text{};
+  const ssize_t n = ::pread(lock.get(), text.data(), text.size() - 1, 0);
+  const std::string_view holder(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
+  const pid_t process = std::atoi(text.data());
+  if (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH)
+    return make_error(ErrorCode::in_use,
+                      "the file store in {} is being looked at by another process; expected to "
+                      "have it alone",
+                      root);
+  return make_error(ErrorCode::in_use,
+                    "the file store in {} is open already, in process {}; expected one at a time",
+                    root, holder);
+}
+
 }  // namespace
 
 Result<StoreDirectory> StoreDirectory::name(const std::string& path) {
@@ -73,6 +94,32 @@ Status StoreDirectory::lock_and_make() {
   return {};
 }
 
+Status StoreDirectory::check_there() const {
+  struct stat info;
+  if (::stat(root_.c_str(), &info) != 0)
+    return make_error(errno == ENOENT ? ErrorCode::not_found : ErrorCode::io_error,
+                      "no file store in {}: {}", root_, errno_text(errno));
+  if (::stat(fmt::format("{}/{}", root_, kLockName).c_str(), &info) != 0)
+    return make_error(ErrorCode::not_found, "no file store in {}: it has no {}", root_, kLockName);
+  return {};
+}
+
+Status StoreDirectory::lock_existing() {
+  if (Status there = check_there(); !there) return there;
+  return lock_and_make();
+}
+
+Status StoreDirectory::lock_for_reading() {
+  if (Status there = check_there(); !there) return there;
+  const std::string path = fmt::format("{}/{}", root_, kLockName);
+  Fd lock = Fd::open(path, O_RDONLY);
+  if (!lock.ok())
+    return make_error(ErrorCode::io_error, "cannot open {}: {}", path, errno_text(lock.error()));
+  if (::flock(lock.get(), LOCK_SH | LOCK_NB) != 0) return lock_error(lock, root_, errno);
+  lock_ = std::move(lock);
+  return {};
+}
+
 Status StoreDirectory::take_lock() {
   const std::string path = fmt::format("{}/{}", root_, kLockName);
   struct stat info;
@@ -88,17 +135,7 @@ Status StoreDirectory::take_lock() {
   Fd lock = Fd::open(path, O_RDWR | O_CREAT, kFileMode);
   if (!lock.ok())
     return make_error(ErrorCode::io_error, "cannot open {}: {}", path, errno_text(lock.error()));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    const int why = errno;
-    std::array<char, 32> holder{};
-    const ssize_t n = ::pread(lock.get(), holder.data(), holder.size(), 0);
-    if (why == EWOULDBLOCK)
-      return make_error(ErrorCode::in_use,
-                        "the file store in {} is open already, in process {}; expected one at a "
-                        "time",
-                        root_, std::string_view(holder.data(), n > 0 ? std::size_t(n) : 0));
-    return make_error(ErrorCode::io_error, "cannot lock {}: {}", path, errno_text(why));
-  }
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return lock_error(lock, root_, errno);
   // The number is for messages only, so that it does not matter if it cannot be written.
   const std::string number = std::to_string(::getpid());
   if (::ftruncate(lock.get(), 0) == 0)
@@ -125,12 +162,12 @@ void StoreDirectory::remove_temporaries() {
   });
 }
 
-std::uint64_t StoreDirectory::count_foreign() const {
-  std::uint64_t foreign = 0;
+std::vector<std::string> StoreDirectory::foreign_names() const {
+  std::vector<std::string> foreign;
   for_each_name(root_, [&](const std::string& name) {
     const bool ours = name == kLockName || name == kTemporaries || name == kSetAside ||
                       is_subdirectory_name(name);
-    foreign += ours ? 0 : 1;
+    if (!ours) foreign.push_back(name);
   });
   return foreign;
 }
@@ -149,7 +186,15 @@ std::string StoreDirectory::new_temporary() {
   return fmt::format("{}/{}/{}", root_, kTemporaries, num_names_.fetch_add(1));
 }
 
-Status StoreDirectory::set_aside(const std::string& path) {
+std::string StoreDirectory::temporaries() const {
+  return fmt::format("{}/{}", root_, kTemporaries);
+}
+
+std::string StoreDirectory::set_aside_root() const {
+  return fmt::format("{}/{}", root_, kSetAside);
+}
+
+Result<std::string> StoreDirectory::set_aside(const std::string& path) {
   constexpr std::size_t kNameBytes = 230;  // leaves room for the number in a name of 255
   const std::string name = fs::path(path).filename().string().substr(0, kNameBytes);
   while (true) {
@@ -161,7 +206,7 @@ Status StoreDirectory::set_aside(const std::string& path) {
       if (::access(to.c_str(), F_OK) == 0) continue;
       done = ::rename(path.c_str(), to.c_str());
     }
-    if (done == 0) return {};
+    if (done == 0) return to;
     return make_error(ErrorCode::io_error, "cannot set {} aside: {}", path, errno_text(errno));
   }
 }

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "pando/result.h"
 #include "store/file/fd.h"
@@ -34,12 +35,17 @@ class StoreDirectory {
   /// Makes what is not there and locks it, unless it is locked already. in_use: another process has
   /// it. Refuses a directory that has some of 00 ... ff but was never a store.
   Status lock_and_make();
+  /// For others than the store itself: nothing is made or written, and others may read as well.
+  /// not_found: there is no store. in_use: a process has it open.
+  Status lock_for_reading();
+  /// lock_and_make() of a store that is there; not_found: there is none.
+  Status lock_existing();
   /// The directory that was locked is no longer the one under this path.
   bool lost() const;
   /// What processes before left in tmp/.
   void remove_temporaries();
-  /// Entries beside our own, which are left alone.
-  std::uint64_t count_foreign() const;
+  /// Names of entries beside our own, which are left alone.
+  std::vector<std::string> foreign_names() const;
 
   const std::string& root() const { return root_; }
   std::string subdirectory(std::uint8_t number) const;
@@ -47,8 +53,10 @@ class StoreDirectory {
   Status make_subdirectory(std::uint8_t number);
   std::string path_of(std::string_view key) const;
   std::string new_temporary();
-  /// Moves a file or whatever it is to set_aside/, under its name behind a number.
-  Status set_aside(const std::string& path);
+  /// Moves a file or whatever it is to set_aside/, under its name behind a number; says where to.
+  Result<std::string> set_aside(const std::string& path);
+  std::string temporaries() const;     ///< the directory of these
+  std::string set_aside_root() const;  ///< likewise
   /// For this user, on the file system. Nothing: it does not say.
   std::optional<std::uint64_t> free_bytes() const;
 
@@ -59,6 +67,7 @@ class StoreDirectory {
  private:
   explicit StoreDirectory(std::string root) : root_(std::move(root)) {}
   Status take_lock();
+  Status check_there() const;
 
   std::string root_;
   Fd lock_;

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file store from outside. Lists some of the 256 directories at a time, each on a thread of its
+// own because most of it is waiting for the disk, and hands them over in order: what is kept in
+// memory is a share of the keys, and pages of a KeySpace come sorted.
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include "base/check.h"
+#include "store/file/inspect_file.h"
+#include "store/file/page_file.h"
+#include "store/file/store_directory.h"
+#include "store/store_reader.h"
+
+namespace pando {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kDirectories = 256;
+constexpr std::size_t kAtATime = 8;
+
+OddEntry::Kind kind_of(FileVerdict verdict) {
+  if (verdict == FileVerdict::foreign) return OddEntry::Kind::foreign;
+  return verdict == FileVerdict::damaged ? OddEntry::Kind::damaged : OddEntry::Kind::unreadable;
+}
+
+/// What one of the directories has.
+struct Listed {
+  std::vector<ScannedFile> pages;
+  std::vector<OddEntry> odd;
+};
+
+Listed list_directory(const std::string& path, std::uint8_t number) {
+  Listed listed;
+  struct Close {
+    void operator()(DIR* open) const { ::closedir(open); }
+  };
+  const std::unique_ptr<DIR, Close> entries(::opendir(path.c_str()));
+  if (entries == nullptr) {
+    if (errno != ENOENT)  // made when first needed
+      listed.odd.push_back({OddEntry::Kind::unreadable, path, errno_text(errno)});
+    return listed;
+  }
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    std::string file = fmt::format("{}/{}", path, name);
+    FileFinding found = inspect_file(file, name, number);
+    if (found.verdict == FileVerdict::page) {
+      listed.pages.push_back(std::move(found.page));
+    } else {
+      listed.odd.push_back({kind_of(found.verdict), std::move(file), std::move(found.why)});
+    }
+  }
+  std::sort(listed.pages.begin(), listed.pages.end(),
+            [](const ScannedFile& a, const ScannedFile& b) { return a.key < b.key; });
+  std::sort(listed.odd.begin(), listed.odd.end(),
+            [](const OddEntry& a, const OddEntry& b) { return a.place < b.place; });
+  return listed;
+}
+
+/// Entries of a directory and the bytes of their files.
+void count_files(const std::string& directory, std::uint64_t& num, std::uint64_t& size_bytes) {
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    ++num;
+    std::error_code no_file;
+    const std::uint64_t bytes = it->file_size(no_file);
+    if (!no_file) size_bytes += bytes;
+  }
+}
+
+class FileReader final : public StoreReader {
+ public:
+  explicit FileReader(StoreDirectory directory) : directory_(std::move(directory)) {}
+
+  Status list(const VisitPage& page, const VisitOdd& odd) override {
+    for (const std::string& name : directory_.foreign_names())
+      odd({OddEntry::Kind::foreign, fmt::format("{}/{}", directory_.root(), name),
+           "it is not the store's", true});
+    for (std::size_t first = 0; first < kDirectories; first += kAtATime) {
+      const std::array<Listed, kAtATime> some = list_some(first);
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        for (const OddEntry& entry : some[i].odd) odd(entry);
+        if (!hand_over(some[i].pages, first + i, page)) return {};
+      }
+    }
+    progress_ = 1;
+    return {};
+  }
+
+  double progress() const override { return progress_; }
+  std::string place(std::string_view key) const override { return directory_.path_of(key); }
+
+  Status read(std::string_view key, std::vector<std::byte>& bytes) override {
+    if (Status valid = check_key(key); !valid) return valid;
+    return check_file(directory_.path_of(key), key, bytes);
+  }
+
+  Result<StoreRoom> room() override {
+    StoreRoom room{.free_bytes = directory_.free_bytes()};
+    count_files(directory_.set_aside_root(), room.num_set_aside, room.set_aside_bytes);
+    count_files(directory_.temporaries(), room.num_unfinished, room.unfinished_bytes);
+    return room;
+  }
+
+  Status remove(const std::vector<std::string>& keys) override {
+    for (const std::string& key : keys) {
+      if (Status valid = check_key(key); !valid) return valid;
+      const std::string path = directory_.path_of(key);
+      if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+        return make_error(ErrorCode::io_error, "cannot remove {}: {}", path, errno_text(errno));
+    }
+    return {};
+  }
+
+  Result<std::string> put_away(const OddEntry& entry) override {
+    Result<std::string> to = directory_.set_aside(entry.place);
+    if (!to) return to;
+    return fmt::format("moved to {}", *to);
+  }
+
+ private:
+  std::array<Listed, kAtATime> list_some(std::size_t first) {
+    std::array<Listed, kAtATime> some;
+    const auto work = [&](std::size_t i) {
+      const auto number = static_cast<std::uint8_t>(first + i);
+      some[i] = list_directory(directory_.subdirectory(number), number);
+    };
+    std::vector<std::thread> threads;
+    std::size_t i = 1;
+    try {
+      for (; i < kAtATime; ++i) threads.emplace_back(work, i);
+    } catch (const std::system_error&) {  // no more threads: the rest is done here
+    }
+    for (; i < kAtATime; ++i) work(i);
+    work(0);
+    for (std::thread& thread : threads) thread.join();
+    return some;
+  }
+
+  bool hand_over(const std::vector<ScannedFile>& pages, std::size_t number,
+                 const VisitPage& visit) {
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      const double share = static_cast<double>(i) / static_cast<double>(pages.size());
+      progress_ = (static_cast<double>(number) + share) / kDirectories;
+      const ScannedFile& page = pages[i];
+      if (!visit({page.key, page.page_bytes, file_bytes(page.page_bytes), page.modified_ns}))
+        return false;
+    }
+    return true;
+  }
+
+  StoreDirectory directory_;
+  double progress_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<StoreReader>> open_file_reader(const std::string& directory,
+                                                      StoreAccess access) {
+  Result<StoreDirectory> named = StoreDirectory::name(directory);
+  if (!named) return named.error();
+  const Status locked =
+      access == StoreAccess::read ? named->lock_for_reading() : named->lock_existing();
+  if (!locked) return locked.error();
+  return std::unique_ptr<StoreReader>(std::make_unique<FileReader>(std::move(*named)));
+}
+
+}  // namespace pando

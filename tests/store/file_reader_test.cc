@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file store from outside: everything is seen, nothing is touched unless that was asked for.
+#include <set>
+
+#include "store/store_reader.h"
+#include "support/file_store_fixture.h"
+
+namespace pando::testing {
+namespace {
+
+class FileReaderTest : public FileStoreTest {
+ protected:
+  void put_and_close(const Keys& keys) {
+    open();
+    ASSERT_TRUE(put_pages(*store_, keys).all(PageOutcome::done));
+    store_.reset();
+  }
+  std::unique_ptr<StoreReader> reader(StoreAccess access = StoreAccess::read) {
+    auto opened = open_file_reader(options_.directory, access);
+    EXPECT_TRUE(opened.ok()) << opened.error().message;
+    return std::move(*opened);
+  }
+  static std::vector<KeptPage> pages_of(StoreReader& from) {
+    std::vector<KeptPage> pages;
+    const auto page = [&](const KeptPage& found) {
+      pages.push_back(found);
+      return true;
+    };
+    EXPECT_TRUE(from.list(page, [](const OddEntry& odd) { ADD_FAILURE() << odd.place; }).ok());
+    return pages;
+  }
+};
+
+TEST_F(FileReaderTest, ListsEveryPageOnceSortedWithItsTime) {
+  const Keys keys = test_keys(0, 50);
+  put_and_close(keys);
+  const auto from = reader();
+  const std::vector<KeptPage> pages = pages_of(*from);
+  ASSERT_EQ(pages.size(), keys.size());
+  EXPECT_EQ(from->progress(), 1);
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    seen.insert(pages[i].key);
+    EXPECT_EQ(pages[i].size_bytes, 8192u);
+    EXPECT_EQ(pages[i].kept_bytes, file_bytes(8192));
+    EXPECT_GT(pages[i].used_ns.value_or(0), 0);
+    EXPECT_TRUE(i == 0 || pages[i - 1].key < pages[i].key);
+  }
+  EXPECT_EQ(seen, std::set<std::string>(keys.begin(), keys.end()));
+  std::size_t num = 0;
+  EXPECT_TRUE(from->list([&](const KeptPage&) { return ++num < 3; }, [](const OddEntry&) {}).ok());
+  EXPECT_EQ(num, 3u);
+}
+
+TEST_F(FileReaderTest, ReadsWhatWasPutAndSaysWhatIsWrong) {
+  const Keys keys = test_keys(0, 3);
+  put_and_close(keys);
+  const auto time = fs::last_write_time(file(keys[0]));
+  damage(file(keys[1]), 4096);
+  const auto from = reader();
+  std::vector<std::byte> bytes;
+  ASSERT_TRUE(from->read(keys[0], bytes).ok());
+  EXPECT_EQ(bytes, test_bytes(keys[0], 8192));
+  EXPECT_EQ(fs::last_write_time(file(keys[0])), time);
+  EXPECT_EQ(from->read(keys[1], bytes).error().code, ErrorCode::corrupt);
+  EXPECT_EQ(from->read(test_key(99), bytes).error().code, ErrorCode::not_found);
+  EXPECT_FALSE(from->read("../escape", bytes).ok());
+  EXPECT_TRUE(fs::exists(file(keys[1])));
+}
+
+TEST_F(FileReaderTest, EmptyPagesAreReadToo) {
+  open();
+  ASSERT_TRUE(put_pages(*store_, {test_key(0)}, {0}).all(PageOutcome::done));
+  store_.reset();
+  std::vector<std::byte> bytes(10);
+  EXPECT_TRUE(reader()->read(test_key(0), bytes).ok());
+  EXPECT_TRUE(bytes.empty());
+}
+
+TEST_F(FileReaderTest, RemovesAndPutsAwayWhenOpenedForThat) {
+  const Keys keys = test_keys(0, 3);
+  put_and_close(keys);
+  {
+    const auto from = reader(StoreAccess::write);
+    EXPECT_TRUE(from->remove({keys[0], test_key(99)}).ok());
+    const auto fate = from->put_away({OddEntry::Kind::damaged, file(keys[1]), "for a test"});
+    ASSERT_TRUE(fate.ok());
+    EXPECT_NE(fate->find("set_aside"), std::string::npos);
+    EXPECT_EQ(from->room()->num_set_aside, 1u);
+    EXPECT_EQ(open_file_reader(options_.directory, StoreAccess::read).error().code,
+              ErrorCode::in_use);
+  }
+  open();
+  EXPECT_TRUE(pages_exist(*store_, {keys[2]}).all(PageOutcome::done));
+  EXPECT_TRUE(pages_exist(*store_, {keys[0], keys[1]}).all(PageOutcome::missing));
+  EXPECT_EQ(num_set_aside(), 1u);
+}
+
+TEST_F(FileReaderTest, AStoreThatIsLookedAtCannotBeOpenedAndSaysWhy) {
+  put_and_close(test_keys(0, 1));
+  // The process that had it open last is gone.
+  std::ofstream(options_.directory + "/pando.lock") << "2147483646";
+  const auto from = reader();
+  const auto opened = make_file_store(options_);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, ErrorCode::in_use);
+  EXPECT_NE(opened.error().message.find("looked at"), std::string::npos) << opened.error().message;
+  EXPECT_TRUE(open_file_reader(options_.directory, StoreAccess::read).ok());
+}
+
+TEST_F(FileReaderTest, NoStoreIsNotFoundAndNotMade) {
+  EXPECT_EQ(open_file_reader(options_.directory, StoreAccess::read).error().code,
+            ErrorCode::not_found);
+  EXPECT_EQ(open_file_reader(options_.directory, StoreAccess::write).error().code,
+            ErrorCode::not_found);
+  EXPECT_FALSE(fs::exists(options_.directory));
+}
+
+}  // namespace
+}  // namespace pando::testing
