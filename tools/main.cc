@@ -27,10 +27,10 @@ ExitCode dispatch(int argc, char** argv) {
   CLI::App root("Pando: the KV-cache manager for LLM inference engines.", "pando");
   root.set_version_flag("--version", "pando " PANDO_VERSION);
   root.require_subcommand(0, 1);
-  const std::array commands{add_replay_command(root), add_plan_command(root),
+  const std::array commands{add_replay_command(root),  add_plan_command(root),
                             add_compare_command(root), add_why_command(root),
-                            add_gen_command(root), add_store_command(root),
-                            add_bench_command(root), add_top_command(root)};
+                            add_gen_command(root),     add_store_command(root),
+                            add_bench_command(root),   add_top_command(root)};
 
   try {
     root.parse(argc, argv);

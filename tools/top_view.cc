@@ -67,7 +67,9 @@ std::vector<TopView::Tier> tiers_of(const Scrapes& of) {
                       {{"tier", name}, {"component", "full"}, {"state", state}});
     };
     const Figure held = tokens("held");
-    tiers.push_back({name, add(held, tokens("evictable")), held, std::nullopt, false});
+    Figure capacity = of.total("pando_capacity_tokens", {{"tier", name}});
+    if (capacity && *capacity <= 0) capacity.reset();  // not known
+    tiers.push_back({name, add(held, tokens("evictable")), held, capacity, false});
   }
   Figure capacity = of.total("pando_store_capacity_bytes");
   if (capacity && *capacity <= 0) capacity.reset();  // no limit

@@ -372,6 +372,8 @@ class PrefixCache {
   Sizes sizes(ComponentKind kind = ComponentKind::full) const;
   /// Of the host; evictable is what is nowhere else and not held.
   Sizes host_sizes(ComponentKind kind = ComponentKind::full) const;
+  /// Tokens that the device or the host can hold. 0: no such tier, or an engine's own slots.
+  std::size_t capacity_tokens(Medium medium) const;
   const CacheOptions& options() const;
   CacheStats stats() const;
   TierStats tier_stats() const;

@@ -177,6 +177,13 @@ Sizes PrefixCache::host_sizes(ComponentKind kind) const {
   return {pages.evictable * by, pages.protected_tokens * by, pages.total * by};
 }
 
+std::size_t PrefixCache::capacity_tokens(Medium medium) const {
+  if (medium == Medium::host && impl_->tier)
+    return impl_->tier->pools(ComponentKind::full).host->num_pages() * impl_->index.page_size();
+  const PagedAllocator* const full = impl_->ledger.full_side();
+  return medium == Medium::device && full != nullptr ? full->capacity() : 0;
+}
+
 TierStats PrefixCache::tier_stats() const {
   if (!impl_->tier) return {};
   TierStats stats = impl_->tier->stats;

@@ -135,6 +135,9 @@ CollectedSeries::CollectedSeries(SeriesMaker make) {
   };
   add("device", device_);
   add("host", host_);
+  auto& capacity = make.gauges("pando_capacity_tokens", "Tokens that a tier can hold; 0: unknown");
+  device_capacity_ = &capacity.Add({{"tier", "device"}});
+  host_capacity_ = &capacity.Add({{"tier", "host"}});
   nodes_ = &make.gauge("pando_tree_nodes", "Nodes of the tree");
   add_mirrors(make, kTierTotals, tier_totals_);
   add_gauges(make, kTierRates, tier_rates_);
@@ -159,6 +162,8 @@ void CollectedSeries::take(const PrefixCache& cache) {
     device_[i].set(cache.sizes(kKinds[i]));
     host_[i].set(cache.host_sizes(kKinds[i]));
   }
+  device_capacity_->Set(static_cast<double>(cache.capacity_tokens(Medium::device)));
+  host_capacity_->Set(static_cast<double>(cache.capacity_tokens(Medium::host)));
   nodes_->Set(static_cast<double>(cache.num_nodes()));
   take(cache.tier_stats());
   if (cache.has_storage()) take(cache.storage_stats());

@@ -101,6 +101,8 @@ class CollectedSeries {
 
   std::array<SizeGauges, 3> device_;  // by component
   std::array<SizeGauges, 3> host_;
+  prometheus::Gauge* device_capacity_ = nullptr;
+  prometheus::Gauge* host_capacity_ = nullptr;
   prometheus::Gauge* nodes_;
   std::vector<Mirror> tier_totals_;
   std::vector<prometheus::Gauge*> tier_rates_;

@@ -41,7 +41,7 @@ std::uint64_t ReplayResults::all_hit_tokens() const { return sum(hit_tokens); }
 double ReplayResults::hit_ratio_blocks() const { return ratio(all_hit_blocks(), blocks); }
 double ReplayResults::hit_ratio_tokens() const { return ratio(all_hit_tokens(), input_tokens); }
 
-void SeriesMaker::join(SeriesPoint& to, const SeriesPoint& later) {
+void ReplaySeries::join(SeriesPoint& to, const SeriesPoint& later) {
   to.end_request = later.end_request;
   to.end_s = later.end_s;
   to.requests += later.requests;
@@ -53,7 +53,7 @@ void SeriesMaker::join(SeriesPoint& to, const SeriesPoint& later) {
   }
 }
 
-void SeriesMaker::add(const SeriesPoint& point) {
+void ReplaySeries::add(const SeriesPoint& point) {
   if (!points_.empty() && points_.back().requests < requests_per_point_) {
     join(points_.back(), point);
     return;
@@ -69,6 +69,6 @@ void SeriesMaker::add(const SeriesPoint& point) {
   points_.push_back(point);
 }
 
-std::vector<SeriesPoint> SeriesMaker::take() { return std::move(points_); }
+std::vector<SeriesPoint> ReplaySeries::take() { return std::move(points_); }
 
 }  // namespace pando

@@ -103,7 +103,7 @@ struct ReplayResults {
 
 /// Keeps a series of at most 256 points, whatever the length of the trace: when it is full, pairs
 /// of points become one.
-class SeriesMaker {
+class ReplaySeries {
  public:
   /// `point` tells of one request.
   void add(const SeriesPoint& point);

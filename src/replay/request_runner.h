@@ -71,7 +71,7 @@ class RequestRunner {
   const std::size_t block_tokens_;
   const bool namespace_per_session_;
   ReplayResults& results_;
-  SeriesMaker series_;
+  ReplaySeries series_;
   PerTier<std::uint64_t> evicted_before_;
   BlockSample seen_, seen_in_namespace_;
   std::unique_ptr<KvRows> rows_, window_rows_;  // with real bytes

@@ -8,6 +8,13 @@
 namespace pando::testing {
 namespace {
 
+TEST(HostTier, TellsWhatEachTierCanHold) {
+  const TieredCache cache({.device_tokens = 64, .host_tokens = 128});
+  EXPECT_EQ(cache->capacity_tokens(Medium::device), 64u);
+  EXPECT_EQ(cache->capacity_tokens(Medium::host), 128u);
+  EXPECT_EQ(cache->capacity_tokens(Medium::disk), 0u);
+}
+
 // ---- Write policies ----------------------------------------------------------------------------
 
 TEST(HostTier, WriteThroughCopiesAtTheFirstHit) {

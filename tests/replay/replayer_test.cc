@@ -254,7 +254,7 @@ TEST(ReplayJson, HasTheResults) {
 }
 
 TEST(Series, HasAtMost256PointsOfEqualLength) {
-  SeriesMaker maker;
+  ReplaySeries maker;
   for (std::uint64_t i = 1; i <= 10'000; ++i) maker.add({.end_request = i, .requests = 1});
   const std::vector<SeriesPoint> points = maker.take();
   ASSERT_LE(points.size(), 256u);

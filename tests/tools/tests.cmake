@@ -14,6 +14,10 @@ if(TARGET pando-command)
     tools/http_get_test.cc)
   pando_command_test(top_command_test LABEL integration LIBRARIES util
                      SOURCES tools/top_command_test.cc)
+  if(PANDO_METRICS)
+    pando_command_test(top_metrics_test LABEL integration LIBRARIES pando_metrics
+                       SOURCES tools/top_metrics_test.cc)
+  endif()
   pando_command_test(bench_command_test AT_ONCE LABEL integration
                      SOURCES tools/bench_command_test.cc)
   if(PANDO_REDIS)
