@@ -56,7 +56,7 @@ Result<WorkloadResult> run_workload(WorkloadKind kind, bool quick, double token_
     const Histogram& took = done.replay.nanoseconds[operation];
     done.cache_ns += took.mean() * static_cast<double>(took.count()) / requests;
   }
-  const auto tokens = static_cast<double>(done.replay.input_tokens + done.replay.output_tokens);
+  const auto tokens = static_cast<double>(done.replay.input_tokens);
   done.limit_ns = token_ns * tokens / requests;
   return done;
 }
