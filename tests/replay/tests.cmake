@@ -6,6 +6,7 @@ pando_test(replay_test LABEL unit LIBRARIES pando_replay z zstd
     replay/histogram_test.cc
     replay/line_source_test.cc
     replay/plan_test.cc
+    replay/recorded_test.cc
     replay/replayer_test.cc
     replay/trace_file_test.cc
 )
