@@ -4,6 +4,7 @@
 // records.
 #include <cstring>
 
+#include "cached_prompt.h"
 #include "hash_messages.h"
 #include "limit.h"
 #include "pando/block_cache.h"
@@ -91,35 +92,12 @@ BENCHMARK(TakeCacheFree)->Name("TakeCacheFree/blocks:1000");
 
 // A prompt that is cached as a whole: start (hashes it), get_computed, and gone again.
 void GetComputed(benchmark::State& state) {
-  constexpr std::size_t kLong = 32768;
-  constexpr std::size_t kBlocks = kLong / kPage;
-  BlockCacheOptions options;
-  options.num_blocks = 65537;
-  const auto cache = std::move(*BlockCache::create(options));
-  const std::vector<Token> tokens = prompt(kLong + 1);
-  {
-    BlockRequest first = *cache->start(tokens);
-    require(cache->allocate(first, tokens.size()).ok(), "room");
-    require(cache->advance(first, tokens.size()).ok(), "computed");
-  }
-  std::size_t found = 0;
-  const auto find = [&](std::size_t) {
-    const BlockRequest request = *cache->start(tokens);
-    found += cache->get_computed(request).length;
-  };
-  find(0);
-  require(found == kLong, "all of it");
-  std::vector<Token> copy(tokens.size());
+  CachedPrompt cached;
   const Measured measured = measure(
-      21, 10, find,
-      [&](std::size_t) {
-        std::memcpy(copy.data(), tokens.data(), tokens.size() * sizeof(Token));
-        benchmark::DoNotOptimize(std::memcmp(copy.data(), tokens.data(), kLong * sizeof(Token)));
-      },
-      [] {});
+      21, 10, [&](std::size_t) { cached.find(); }, [&](std::size_t) { cached.limit(); }, [] {});
   report(state, measured);
-  state.counters["ns_per_block"] = measured.work_ns / kBlocks;
-  for (auto _ : state) find(0);
+  state.counters["ns_per_block"] = measured.work_ns / (CachedPrompt::kLength / kPage);
+  for (auto _ : state) cached.find();
 }
 BENCHMARK(GetComputed)->Name("GetComputed/tokens:32768/page:16");
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "bench/cached_prompt.h"
 #include "bench/forest.h"
 #include "bench/hash_messages.h"
 #include "bench/insert_case.h"
@@ -175,32 +176,11 @@ CaseResult take_free(double effort) {
 }
 
 CaseResult find_blocks(double effort) {
-  constexpr std::size_t kLong = 32768;
-  BlockCacheOptions options;
-  options.num_blocks = 65537;
-  const auto cache = std::move(*BlockCache::create(options));
-  const std::vector<Token> tokens = prompt(kLong + 1);
-  {
-    BlockRequest first = *cache->start(tokens);
-    require(cache->allocate(first, tokens.size()).ok(), "room");
-    require(cache->advance(first, tokens.size()).ok(), "computed");
-  }
-  std::size_t found = 0;
-  const auto work = [&](std::size_t) {
-    const BlockRequest request = *cache->start(tokens);
-    found += cache->get_computed(request).length;
-  };
-  work(0);
-  require(found == kLong, "all of it");
-  std::vector<Token> copy(tokens.size());
+  CachedPrompt cached;
   const Measured measured = measure(
-      rounds(21, effort), 10, work,
-      [&](std::size_t) {
-        std::memcpy(copy.data(), tokens.data(), tokens.size() * sizeof(Token));
-        keep(std::memcmp(copy.data(), tokens.data(), kLong * sizeof(Token)));
-      },
-      [] {});
-  return {measured, static_cast<double>(kLong / kBlock)};
+      rounds(21, effort), 10, [&](std::size_t) { cached.find(); },
+      [&](std::size_t) { cached.limit(); }, [] {});
+  return {measured, static_cast<double>(CachedPrompt::kLength / kBlock)};
 }
 
 }  // namespace

@@ -54,11 +54,6 @@ void add_cache_options(CLI::App& app, CacheArguments& a) {
                "Write, move and verify real KV bytes on the CPU (of a tiny model unless --model)");
 }
 
-std::size_t token_bytes(const CacheArguments& a) {
-  const Result<std::optional<Geometry>> geometry = geometry_of(a);
-  return geometry.ok() && *geometry ? (*geometry)->token_bytes() : 0;
-}
-
 Result<ReplayOptions> resolve(const CacheArguments& a, const TraceArguments& trace,
                               const PeekedTrace& peeked, bool quiet) {
   ReplayOptions options;
@@ -80,6 +75,7 @@ Result<ReplayOptions> resolve(const CacheArguments& a, const TraceArguments& tra
   const Result<std::optional<Geometry>> geometry = geometry_of(a);
   if (!geometry) return geometry.error();
   if (*geometry) measures.token_bytes = (*geometry)->token_bytes();
+  options.token_bytes = measures.token_bytes.value_or(0);
   if (a.bytes) stack.geometry = *geometry;
   if (is_share(a.device) || is_share(a.host) || is_share(a.store)) {
     const Result<Survey> surveyed = survey_trace(trace, quiet);

@@ -30,7 +30,4 @@ void add_cache_options(CLI::App& app, CacheArguments& arguments);
 Result<ReplayOptions> resolve(const CacheArguments& arguments, const TraceArguments& trace,
                               const PeekedTrace& peeked, bool quiet);
 
-/// What a token takes: of the model, or of the one that stands in for it; 0: unknown.
-std::size_t token_bytes(const CacheArguments& arguments);
-
 }  // namespace pando::tools

@@ -116,15 +116,9 @@ class Optima {
     if (traces_.contains(path)) return {};
     Result<std::unique_ptr<PeekedTrace>> trace = open_trace({{path}, a_.trace.options});
     if (!trace) return trace.error();
-    auto compact = std::make_unique<CompactTrace>();
-    TraceRequest request;
-    while (true) {
-      const Result<bool> more = (*trace)->next(request);
-      if (!more) return more.error();
-      if (!*more) break;
-      compact->add(request);
-    }
-    compact->finish();
+    Result<CompactTrace> read = CompactTrace::read(**trace);
+    if (!read) return read.error();
+    auto compact = std::make_unique<CompactTrace>(std::move(*read));
     auto optimum = std::make_unique<Optimum>(*compact);
     traces_[path] = {std::move(compact), std::move(optimum)};
     return {};
@@ -175,7 +169,6 @@ std::string table(const Json& rows) {
     auto line = std::find_if(lines.begin(), lines.end(),
                              [&](const auto& known) { return known.first == head; });
     if (line == lines.end()) line = lines.insert(lines.end(), {head, {}});
-    const auto percent = [](double share) { return fmt::format("{:.2f} %", 100 * share); };
     line->second[policy] = percent(row["hit_ratio_blocks"].get<double>());
     if (row.contains("optimum")) line->second["optimum"] = percent(row["optimum"].get<double>());
   }

@@ -47,8 +47,6 @@ struct Scale {
   }
 };
 
-std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
-
 // ---- Recommending ------------------------------------------------------------------------------
 
 /// What each tier has, in blocks; the tiers together are planned as one cache.

@@ -53,7 +53,6 @@ Status run(const Arguments& a) {
   }
   if (!results) return results.error();
   settings.skipped_lines = (*trace)->skipped_lines();
-  results->token_bytes = token_bytes(a.cache);
   return writer->write(to_json(*results, *options, settings),
                        replay_table(*results, *options, settings));
 }

@@ -11,10 +11,8 @@
 namespace pando::tools {
 namespace {
 
-std::string percent(std::uint64_t part, std::uint64_t whole) {
-  const double share =
-      whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-  return fmt::format("{:.2f} %", share);
+std::string percent_of(std::uint64_t part, std::uint64_t whole) {
+  return percent(ratio(part, whole));
 }
 
 std::string heading(const ReplayResults& results, const ReplayOptions& options,
@@ -38,8 +36,9 @@ std::string tiers(const ReplayResults& results, const ReplayOptions& options) {
                    "evicted (tokens)"});
   const auto add = [&](std::string name, std::uint64_t blocks, std::uint64_t tokens,
                        std::vector<std::string> rest) {
-    std::vector<std::string> row{std::move(name), grouped(blocks), percent(blocks, results.blocks),
-                                 grouped(tokens), percent(tokens, results.input_tokens)};
+    std::vector<std::string> row{std::move(name), grouped(blocks),
+                                 percent_of(blocks, results.blocks), grouped(tokens),
+                                 percent_of(tokens, results.input_tokens)};
     row.insert(row.end(), rest.begin(), rest.end());
     table.add(std::move(row));
   };
@@ -60,7 +59,8 @@ std::string misses(const ReplayResults& results) {
     const std::uint64_t blocks = results.missed_blocks[miss];
     std::string name(to_string(miss));
     std::replace(name.begin(), name.end(), '_', ' ');
-    if (blocks > 0) table.add({std::move(name), grouped(blocks), percent(blocks, results.blocks)});
+    if (blocks > 0)
+      table.add({std::move(name), grouped(blocks), percent_of(blocks, results.blocks)});
   }
   return table.text();
 }
@@ -116,7 +116,7 @@ std::string replay_table(const ReplayResults& results, const ReplayOptions& opti
   text += fmt::format("{}\n{}", tiers(results, options), misses(results));
   text += fmt::format("\n{} of {} prompt tokens need not be computed ({})\n",
                       grouped(results.all_hit_tokens()), grouped(results.input_tokens),
-                      percent(results.all_hit_tokens(), results.input_tokens));
+                      percent_of(results.all_hit_tokens(), results.input_tokens));
   if (results.truncated_requests > 0)
     text += fmt::format("{} requests are longer than the device: only their beginning was kept\n",
                         grouped(results.truncated_requests));

@@ -24,6 +24,8 @@ std::string duration(double ns) {
   return fmt::format("{:.2f} s", ns);
 }
 
+std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
+
 std::string size_text(double bytes) {
   for (const std::string_view unit : {"B", "KiB", "MiB", "GiB"}) {
     if (bytes < 1000)

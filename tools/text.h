@@ -13,6 +13,8 @@ namespace pando::tools {
 std::string grouped(std::uint64_t number);
 /// Three digits and the unit that suits them, from ns to s.
 std::string duration(double ns);
+/// Of a share from 0 to 1.
+std::string percent(double share);
 /// As "1.5 GiB".
 std::string size_text(double bytes);
 /// Not fmt::join: gcc 12 warns inside fmt 9 about it when it optimizes.

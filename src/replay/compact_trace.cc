@@ -10,6 +10,21 @@
 
 namespace pando {
 
+Result<CompactTrace> CompactTrace::read(Trace& trace, std::size_t max_blocks,
+                                        const std::function<void(double)>& progress) {
+  CompactTrace compact(max_blocks);
+  TraceRequest request;
+  while (true) {
+    const Result<bool> more = trace.next(request);
+    if (!more) return more.error();
+    if (!*more) break;
+    compact.add(request);
+    if (progress) progress(trace.progress());
+  }
+  compact.finish();
+  return compact;
+}
+
 void CompactTrace::rehash(std::size_t size) {
   table_.assign(size, 0);
   for (std::uint32_t i = 0; i < hashes_.size(); ++i) {

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -25,6 +26,10 @@ class CompactTrace {
   static constexpr std::size_t kDefaultLimit = std::size_t{1} << 22;
 
   explicit CompactTrace(std::size_t max_blocks = kDefaultLimit) : limit_(max_blocks) {}
+
+  /// All of a trace, finished. `progress`, if given, is told the share that has been read.
+  static Result<CompactTrace> read(Trace& trace, std::size_t max_blocks = kDefaultLimit,
+                                   const std::function<void(double)>& progress = {});
 
   void add(const TraceRequest& request);
   /// After the last request: makes segments.

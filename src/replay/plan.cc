@@ -36,16 +36,16 @@ std::vector<std::uint64_t> capacities(std::uint64_t all, std::size_t n,
   return points;
 }
 
-double ratio(std::uint64_t hits, const CompactTrace& trace) {
-  const auto all = static_cast<double>(std::max<std::uint64_t>(trace.num_accesses(), 1));
-  return static_cast<double>(hits) / all;
+double hit_ratio(std::uint64_t hits, const CompactTrace& trace) {
+  return ratio(hits, trace.num_accesses());
 }
 
 PlanCurve lru_curve(const CompactTrace& trace, const std::vector<std::uint64_t>& at) {
   const std::vector<std::uint64_t> hits = lru_hits(trace);
   PlanCurve curve{.policy = "lru", .method = "one pass", .points = {}};
   for (const std::uint64_t c : at)
-    curve.points.push_back({c, ratio(hits[std::min(c / trace.weight(), hits.size() - 1)], trace)});
+    curve.points.push_back(
+        {c, hit_ratio(hits[std::min(c / trace.weight(), hits.size() - 1)], trace)});
   return curve;
 }
 
@@ -55,8 +55,8 @@ double sample_error(const CompactTrace& trace) {
   const std::vector<std::uint64_t> a = lru_hits(first), b = lru_hits(second);
   double apart = 0;
   for (std::size_t i = 0; i <= 1000; ++i)
-    apart = std::max(apart, std::abs(ratio(a[i * (a.size() - 1) / 1000], first) -
-                                     ratio(b[i * (b.size() - 1) / 1000], second)));
+    apart = std::max(apart, std::abs(hit_ratio(a[i * (a.size() - 1) / 1000], first) -
+                                     hit_ratio(b[i * (b.size() - 1) / 1000], second)));
   return apart / 2;
 }
 
@@ -137,16 +137,9 @@ const PlanCurve& Plan::curve(const std::string& policy) const {
 
 Result<Plan> make_plan(Trace& trace, const PlanOptions& options,
                        const std::function<void(double)>& progress) {
-  CompactTrace compact(options.max_blocks);
-  TraceRequest request;
-  while (true) {
-    const Result<bool> more = trace.next(request);
-    if (!more) return more.error();
-    if (!*more) break;
-    compact.add(request);
-    if (progress) progress(trace.progress());
-  }
-  compact.finish();
+  const Result<CompactTrace> read = CompactTrace::read(trace, options.max_blocks, progress);
+  if (!read) return read.error();
+  const CompactTrace& compact = *read;
   Plan plan{.requests = compact.num_requests(),
             .blocks = compact.total_blocks(),
             .unique_blocks = compact.unique_blocks(),
@@ -173,7 +166,7 @@ Result<Plan> make_plan(Trace& trace, const PlanOptions& options,
        {std::pair{"optimum", OptimumRule::same}, {"ceiling", OptimumRule::free}}) {
     PlanCurve curve{.policy = name, .method = "furthest next use", .points = {}};
     for (const std::uint64_t c : few)
-      curve.points.push_back({c, ratio(optimum.hits(c / compact.weight(), rule), compact)});
+      curve.points.push_back({c, hit_ratio(optimum.hits(c / compact.weight(), rule), compact)});
     plan.curves.push_back(std::move(curve));
   }
   return plan;

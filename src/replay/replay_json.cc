@@ -11,10 +11,6 @@ using Json = nlohmann::ordered_json;
 
 std::string name(auto value) { return std::string(to_string(value)); }
 
-double share(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
-}
-
 Json settings_json(const ReplayOptions& options, const ReplayResults& results,
                    const ReplaySettings& settings) {
   const StackOptions& stack = options.stack;
@@ -48,8 +44,8 @@ Json tiers_json(const ReplayResults& results) {
     if (results.capacity_tokens[tier] == 0) continue;
     json[name(tier)] = {{"hit_blocks", results.hit_blocks[tier]},
                         {"hit_tokens", results.hit_tokens[tier]},
-                        {"hit_ratio_blocks", share(results.hit_blocks[tier], results.blocks)},
-                        {"hit_ratio_tokens", share(results.hit_tokens[tier], results.input_tokens)},
+                        {"hit_ratio_blocks", ratio(results.hit_blocks[tier], results.blocks)},
+                        {"hit_ratio_tokens", ratio(results.hit_tokens[tier], results.input_tokens)},
                         {"capacity_tokens", results.capacity_tokens[tier]},
                         {"peak_tokens", results.peak_tokens[tier]},
                         {"evicted_tokens", results.evicted_tokens[tier]}};
@@ -82,7 +78,7 @@ Json series_json(const ReplayResults& results) {
         {"end_request", point.end_request}, {"end_s", point.end_s}, {"requests", point.requests}};
     for (const Tier tier : kTiers) {
       if (results.capacity_tokens[tier] == 0) continue;
-      item["hit_ratio_" + name(tier)] = share(point.hit_blocks[tier], point.blocks);
+      item["hit_ratio_" + name(tier)] = ratio(point.hit_blocks[tier], point.blocks);
       item[name(tier) + "_tokens"] = point.held_tokens[tier];
       item["evicted_" + name(tier) + "_tokens"] = point.evicted_tokens[tier];
     }

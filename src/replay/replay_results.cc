@@ -22,15 +22,15 @@ constexpr Named<Miss> kMissNames[] = {{Miss::never_seen, "never_seen"},
                                       {Miss::not_covered, "not_covered"},
                                       {Miss::no_room, "no_room"}};
 
-double ratio(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
-}
-
 std::uint64_t sum(const PerTier<std::uint64_t>& of) {
   return of.values[0] + of.values[1] + of.values[2];
 }
 
 }  // namespace
+
+double ratio(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+}
 
 std::string_view to_string(Tier tier) { return name_of(kTierNames, tier); }
 std::string_view to_string(Operation operation) { return name_of(kOperationNames, operation); }

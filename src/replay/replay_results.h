@@ -18,6 +18,9 @@ enum class Tier : std::uint8_t { device, host, store };
 constexpr std::array kTiers{Tier::device, Tier::host, Tier::store};
 std::string_view to_string(Tier tier);
 
+/// 0 of nothing.
+double ratio(std::uint64_t part, std::uint64_t whole);
+
 /// What is measured: calls on the cache. Waiting for a store is in `prefetch`.
 enum class Operation : std::uint8_t {
   prefetch,

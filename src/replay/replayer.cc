@@ -239,6 +239,7 @@ Result<ReplayResults> replay(Trace& trace, const ReplayOptions& options,
   results.capacity_tokens[Tier::device] = (*stack)->device_tokens();
   results.capacity_tokens[Tier::host] = (*stack)->host_tokens();
   results.capacity_tokens[Tier::store] = options.stack.store_tokens;
+  results.token_bytes = options.token_bytes;
   results.is_timed = options.mode == ReplayMode::timed;
   RequestRunner runner(**stack, options.block_tokens, options.namespace_per_session, results);
   PrefixCache& cache = (*stack)->cache();

@@ -34,6 +34,7 @@ struct ReplayOptions {
   ServiceModel service;
   bool namespace_per_session = false;
   std::size_t block_tokens = 0;
+  std::size_t token_bytes = 0;  ///< of the model, to tell what was moved; 0: unknown
   /// Run cache.check() after so many requests; 0: never. O(tree) each time.
   std::size_t check_every = 0;
 
