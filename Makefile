@@ -2,9 +2,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 JOBS ?= $(shell nproc)
+# Checkouts at different places share what ccache has compiled.
+export CCACHE_BASEDIR = $(CURDIR)
+export CCACHE_NOHASHDIR = 1
 SOURCES = $(shell git ls-files '*.cc' '*.h' '*.cu')
 
-.PHONY: help run test release bench bench-smoke bench-store test-slow gpu-test gpu-bench format format-check lint asan tsan fuzz consume clean
+.PHONY: help run test release bench bench-smoke bench-store test-slow gpu-test gpu-bench format format-check lint python-env asan tsan fuzz consume clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -69,8 +72,11 @@ format-check: deps-lint  ## fail if a source is not in the project's style
 lint: deps-lint configure-release  ## clang-tidy over the library and the tools
 	clang-tidy --quiet -p build/release $(filter src/%.cc tools/%.cc,$(SOURCES)) 2> >(grep -v "warnings generated" >&2)
 
-configure-%:
+configure-%: python-env
 	cmake --preset $* >/dev/null
+
+python-env:
+	scripts/python-env.sh
 
 deps-%:
 	scripts/bootstrap.sh $*

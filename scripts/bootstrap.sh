@@ -4,7 +4,7 @@
 set -euo pipefail
 
 declare -A groups=(
-  [build]="g++ cmake ninja-build git python3 libfmt-dev libssl-dev libxxhash-dev libcli11-dev
+  [build]="g++ cmake ninja-build ccache git python3 python3-dev python3-venv libfmt-dev libssl-dev libxxhash-dev libcli11-dev
            libgtest-dev librapidcheck-dev libbenchmark-dev
            nlohmann-json3-dev libtomlplusplus-dev libyaml-cpp-dev libopenmpi-dev openmpi-bin
            libhiredis-dev redis-server redis-tools liburing-dev fio libsimdjson-dev zlib1g-dev libzstd-dev

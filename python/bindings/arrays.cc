@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "arrays.h"
+
+#include <fmt/format.h>
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "errors.h"
+
+namespace pando::python {
+
+namespace {
+
+std::string class_name(nb::handle object) {
+  return nb::cast<std::string>(object.type().attr("__name__"));
+}
+
+constexpr bool is_integer_format(char format) {
+  return format == 'i' || format == 'l' || format == 'q' || format == 'n';
+}
+
+/// numpy.empty(size, name). Interned lookups, no import beyond the first.
+nb::object empty_array(std::size_t size, const char* dtype) {
+  // Kept for the interpreter's life: module and dtypes are NumPy's, and cost most of a call.
+  static PyObject* const empty =
+      nb::object(nb::module_::import_("numpy").attr("empty")).release().ptr();
+  static PyObject* const int64 =
+      nb::module_::import_("numpy").attr("dtype")("int64").release().ptr();
+  const nb::handle call(empty);
+  if (std::strcmp(dtype, "int64") == 0) return call(size, nb::handle(int64));
+  return call(size, dtype);
+}
+
+/// Writes through the buffer of an array that has just been made.
+void* memory_of(nb::handle array) {
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_SIMPLE | PyBUF_WRITABLE) != 0)
+    throw nb::python_error();
+  void* data = buffer.buf;
+  PyBuffer_Release(&buffer);
+  return data;
+}
+
+template <typename T>
+nb::object copy_to_numpy(std::span<const T> items, const char* dtype) {
+  nb::object array = empty_array(items.size(), dtype);
+  if (!items.empty()) std::memcpy(memory_of(array), items.data(), items.size_bytes());
+  return array;
+}
+
+/// Whether every item fits: one pass without branches, so that it is done many at a time.
+template <typename T, typename From>
+bool convert(const From* from, std::size_t size, T* to) {
+  // Tokens and slots are not negative, so what does not fit has a bit beyond those of T's values.
+  constexpr std::int64_t kAllowed = std::is_same_v<T, Token> || std::is_same_v<T, PageId>
+                                        ? std::int64_t{std::numeric_limits<std::int32_t>::max()}
+                                        : std::numeric_limits<std::int64_t>::max();
+  std::int64_t seen = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    const std::int64_t value = from[i];
+    seen |= value;
+    to[i] = static_cast<T>(value);
+  }
+  return (seen & ~kAllowed) == 0;
+}
+
+template <typename T, typename From>
+[[noreturn]] void raise_out_of_range(const From* from, std::size_t size, const char* what) {
+  for (std::size_t i = 0; i < size; ++i) {
+    T converted;
+    if (!convert(from + i, 1, &converted))
+      raise_invalid(fmt::format("{}[{}] is {}: expected {}", what, i, from[i],
+                                sizeof(T) == 4 ? "0 to 2147483647" : "0 or more"));
+  }
+  raise_invalid(fmt::format("{}: out of range", what));
+}
+
+}  // namespace
+
+IntegerView::IntegerView(nb::handle source, const char* what, bool writable) {
+  if (PyObject_CheckBuffer(source.ptr()))
+    hold_buffer(source, what, writable);
+  else if (nb::hasattr(source, "__dlpack__"))
+    hold_tensor(source, what, writable);
+  else if (writable)
+    raise_invalid(
+        fmt::format("{}: expected a writable array of int64, got {}", what, class_name(source)));
+  else
+    read_items(source, what);
+  if (writable && item_bytes_ != sizeof(std::int64_t)) {
+    if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
+    raise_invalid(fmt::format("{}: expected a writable array of int64, got one of int32", what));
+  }
+}
+
+IntegerView::~IntegerView() {
+  if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
+}
+
+void IntegerView::hold_buffer(nb::handle source, const char* what, bool writable) {
+  const int flags = PyBUF_FORMAT | PyBUF_ND | (writable ? PyBUF_WRITABLE : 0);
+  if (PyObject_GetBuffer(source.ptr(), &buffer_, flags) != 0) {
+    PyErr_Clear();
+    if (writable)
+      raise_invalid(
+          fmt::format("{}: expected a writable, contiguous array of int64, got a {} "
+                      "that is not",
+                      what, class_name(source)));
+    // Strided: a contiguous copy.
+    owner_ = nb::module_::import_("numpy").attr("ascontiguousarray")(source);
+    if (PyObject_GetBuffer(owner_.ptr(), &buffer_, flags) != 0) throw nb::python_error();
+  }
+  const char* format = buffer_.format == nullptr ? "B" : buffer_.format;
+  if (*format == '@' || *format == '=' || *format == '<') ++format;
+  const bool known = is_integer_format(format[0]) && format[1] == '\0' &&
+                     (buffer_.itemsize == 4 || buffer_.itemsize == 8);
+  if (buffer_.ndim != 1 || !known) {
+    const std::string got = fmt::format("{} dimensions of format '{}'", buffer_.ndim, format);
+    PyBuffer_Release(&buffer_);
+    raise_invalid(fmt::format("{}: expected one dimension of int32 or int64, got {}", what, got));
+  }
+  data_ = buffer_.buf;
+  size_ = static_cast<std::size_t>(buffer_.shape[0]);
+  item_bytes_ = static_cast<std::size_t>(buffer_.itemsize);
+}
+
+void IntegerView::hold_tensor(nb::handle source, const char* what, bool writable) {
+  nb::ndarray<nb::ro, nb::c_contig> read;
+  nb::ndarray<nb::c_contig> write;
+  const bool taken = writable ? nb::try_cast(source, write, false) : nb::try_cast(source, read);
+  if (!taken)
+    raise_invalid(fmt::format("{}: this {} cannot be read through DLPack{}", what,
+                              class_name(source), writable ? ", or is not contiguous" : ""));
+  const auto take = [&](const auto& tensor) {
+    if (tensor.device_type() != nb::device::cpu::value)
+      raise_invalid(
+          fmt::format("{}: expected a tensor on the CPU, got one on another device", what));
+    const auto dtype = tensor.dtype();
+    if (tensor.ndim() != 1 ||
+        dtype.code != static_cast<std::uint8_t>(nb::dlpack::dtype_code::Int) ||
+        (dtype.bits != 32 && dtype.bits != 64))
+      raise_invalid(fmt::format(
+          "{}: expected one dimension of int32 or int64, got {} dimensions of another type", what,
+          tensor.ndim()));
+    data_ = const_cast<void*>(static_cast<const void*>(tensor.data()));
+    size_ = tensor.size();
+    item_bytes_ = dtype.bits / 8U;
+    owner_ = nb::cast(tensor);
+  };
+  if (writable)
+    take(write);
+  else
+    take(read);
+}
+
+void IntegerView::read_items(nb::handle source, const char* what) {
+  const nb::object items = nb::steal(PySequence_Fast(source.ptr(), ""));
+  if (!items.is_valid()) {
+    PyErr_Clear();
+    raise_invalid(fmt::format("{}: expected an array of int32 or int64 or a list of ints, got {}",
+                              what, class_name(source)));
+  }
+  size_ = nb::len(items);
+  item_bytes_ = sizeof(std::int64_t);
+  copied_ = std::make_unique_for_overwrite<std::int64_t[]>(size_);
+  data_ = copied_.get();
+  const bool is_list = PyList_Check(items.ptr()) != 0;
+  for (std::size_t i = 0; i < size_; ++i) {
+    const auto at = static_cast<Py_ssize_t>(i);
+    PyObject* item =
+        is_list ? NB_LIST_GET_ITEM(items.ptr(), at) : NB_TUPLE_GET_ITEM(items.ptr(), at);
+    const long long value = PyLong_AsLongLong(item);
+    if (value == -1 && PyErr_Occurred() != nullptr) {
+      PyErr_Clear();
+      raise_invalid(fmt::format("{}[{}] is {}: expected an integer", what, i,
+                                nb::cast<std::string>(nb::repr(item))));
+    }
+    copied_[i] = value;
+  }
+}
+
+template <typename T>
+Items<T>::Items(nb::handle source, const char* what) : source_(source, what) {
+  const std::size_t size = source_.size();
+  const auto as = [&]<typename From>(const From* from) {
+    if constexpr (sizeof(From) == sizeof(T)) {
+      // Values are looked at where the library uses them.
+      items_ = {reinterpret_cast<const T*>(from), size};
+    } else {
+      converted_ = std::make_unique_for_overwrite<T[]>(size);
+      if (!convert(from, size, converted_.get())) raise_out_of_range<T>(from, size, what);
+      items_ = {converted_.get(), size};
+    }
+  };
+  if (source_.item_bytes() == 4)
+    as(static_cast<const std::int32_t*>(source_.data()));
+  else
+    as(static_cast<const std::int64_t*>(source_.data()));
+}
+
+template class Items<Token>;
+template class Items<SlotId>;
+template class Items<PageId>;
+template class Items<std::size_t>;
+
+NewSlots::NewSlots(std::size_t size) : array(empty_array(size, "int64")) {
+  view = {static_cast<SlotId*>(memory_of(array)), size};
+}
+
+nb::object to_numpy(std::span<const SlotId> slots) { return copy_to_numpy(slots, "int64"); }
+nb::object to_numpy(std::span<const PageId> pages) { return copy_to_numpy(pages, "uint32"); }
+nb::object to_numpy(std::span<const Token> tokens) { return copy_to_numpy(tokens, "int32"); }
+nb::object to_numpy(std::span<const std::size_t> values) { return copy_to_numpy(values, "uint64"); }
+nb::object to_numpy(std::span<const double> values) { return copy_to_numpy(values, "float64"); }
+
+nb::object view_of(std::span<SlotId> slots, nb::handle owner) {
+  return nb::cast(
+      nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>(slots.data(), {slots.size()}, owner));
+}
+
+std::string_view NamespaceArg::view() const {
+  PyObject* text = object.ptr();
+  if (PyUnicode_Check(text) != 0) {
+    Py_ssize_t size = 0;
+    const char* data = PyUnicode_AsUTF8AndSize(text, &size);
+    if (data == nullptr) throw nb::python_error();
+    return {data, static_cast<std::size_t>(size)};
+  }
+  if (PyBytes_Check(text) != 0) {
+    char* data = nullptr;
+    Py_ssize_t size = 0;
+    if (PyBytes_AsStringAndSize(text, &data, &size) != 0) throw nb::python_error();
+    return {data, static_cast<std::size_t>(size)};
+  }
+  raise_invalid(fmt::format("ns: expected str or bytes, got {}", class_name(object)));
+}
+
+}  // namespace pando::python

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The module pando._core: every part of the library under its C++ name. Users import `pando`, which
+// has all of it. One file here per public header, or family of headers.
+#include <nanobind/nanobind.h>
+
+#include "allocators.h"
+#include "errors.h"
+#include "policy.h"
+#include "ranks.h"
+
+NB_MODULE(_core, m) {
+  using namespace pando::python;
+  m.doc() = "The bindings behind the pando package: import that.";
+  bind_errors(m);
+  bind_allocators(m);
+  bind_policy(m);
+  bind_ranks(m);
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+
+#include "errors.h"
+#include "structs.h"
+
+namespace pando::python {
+
+namespace {
+
+/// Keys that Python makes. One that raises, or gives no key, makes that of lru instead, and
+/// sys.unraisablehook hears of it.
+class PythonPolicy final : public EvictionPolicy {
+ public:
+  explicit PythonPolicy(nb::handle policy) : policy_(nb::borrow(policy)), key_(policy.attr("key")) {
+    name_ = nb::hasattr(policy, "name") ? nb::cast<std::string>(nb::str(policy.attr("name")))
+                                        : nb::cast<std::string>(policy.type().attr("__name__"));
+  }
+  ~PythonPolicy() override {
+    const nb::gil_scoped_acquire gil;
+    key_.reset();
+    policy_.reset();
+  }
+
+  std::string_view name() const override { return name_; }
+
+  EvictionKey key(const NodeStats& stats) const override {
+    const nb::gil_scoped_acquire gil;
+    try {
+      return to_key(key_(stats));
+    } catch (nb::python_error& error) {
+      (void)contain(error, "EvictionPolicy.key");
+    }
+    return {stats.last_access, 0};
+  }
+
+ private:
+  static EvictionKey to_key(const nb::object& key) {
+    EvictionKey result;
+    if (nb::isinstance<nb::tuple>(key) && nb::len(key) == 2 && nb::try_cast(key[0], result.major) &&
+        nb::try_cast(key[1], result.minor))
+      return result;
+    if (nb::try_cast(key, result.major)) return result;
+    raise_invalid(fmt::format("key() gave {}: expected an int of 0 to 2**64 - 1, or two of them",
+                              nb::cast<std::string>(nb::repr(key))));
+  }
+
+  nb::object policy_;
+  nb::object key_;
+  std::string name_;
+};
+
+}  // namespace
+
+std::unique_ptr<EvictionPolicy> to_policy(nb::handle policy) {
+  std::string name;
+  if (nb::try_cast(policy, name)) return unwrap(make_policy(name));
+  if (!nb::hasattr(policy, "key"))
+    raise_invalid(fmt::format("policy: expected a name or an object with key(stats), got {}",
+                              nb::cast<std::string>(nb::repr(policy))));
+  return std::make_unique<PythonPolicy>(policy);
+}
+
+void bind_policy(nb::module_& m) {
+  bind_struct<NodeStats>(m, "NodeStats",
+                         "What a policy may look at. Times are ticks of the cache's logical clock.")
+      .field("last_access", &NodeStats::last_access, "int", "Last match or insert that used it.")
+      .field("created", &NodeStats::created, "int", "A split keeps it on both halves.")
+      .field("hits", &NodeStats::hits, "int", "Inserts that passed through it.")
+      .field("priority", &NodeStats::priority, "int", "The highest any insert has asked for.")
+      .field("num_tokens", &NodeStats::num_tokens, "int")
+      .constructible()
+      .done();
+}
+
+}  // namespace pando::python

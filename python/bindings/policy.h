@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Eviction policies: a name, or an object of Python's with `key(stats)`.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+#include "pando/policy.h"
+
+namespace pando::python {
+
+namespace nb = nanobind;
+
+/// Of a name, or around an object, which it keeps.
+std::unique_ptr<EvictionPolicy> to_policy(nb::handle policy);
+
+void bind_policy(nb::module_& m);
+
+}  // namespace pando::python

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that mirror one cache: those of the library, or an object of Python's with rank, size,
+// min(values), max(values) and barrier(), such as one over torch.distributed.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+#include "pando/ranks.h"
+
+namespace pando::python {
+
+namespace nb = nanobind;
+
+/// The library's own ranks, shared with Python; or around an object, which it keeps.
+std::shared_ptr<Ranks> to_ranks(nb::handle ranks);
+
+void bind_ranks(nb::module_& m);
+
+}  // namespace pando::python

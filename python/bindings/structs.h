@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binds plain structs: options and results. bind_struct<T>(m, "Name", "doc").field("x", &T::x,
+// "int") gives a class with a keyword-only constructor that refuses unknown names, attributes, a
+// repr, and a signature for the stubs.
+#pragma once
+
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pando::python {
+
+namespace nb = nanobind;
+
+/// Texts that nanobind keeps pointers to.
+inline const char* keep_text(std::string text) {
+  static std::deque<std::string> kept;
+  return kept.emplace_back(std::move(text)).c_str();
+}
+
+/// A copy of `from` with the named attributes set; a name that the class does not have is a
+/// TypeError.
+template <typename T>
+void set_fields(T& object, nb::handle self, const nb::kwargs& fields) {
+  (void)object;
+  for (const auto& [name, value] : fields) {
+    if (!nb::hasattr(self.type(), name))
+      throw nb::type_error(fmt::format("{} has no option '{}'",
+                                       nb::cast<std::string>(self.type().attr("__name__")),
+                                       nb::cast<std::string>(name))
+                               .c_str());
+    nb::setattr(self, name, value);
+  }
+}
+
+template <typename T>
+class StructBinder {
+ public:
+  StructBinder(nb::module_& m, const char* name, const char* doc)
+      : type_(m, name, doc), name_(name) {}
+
+  /// `python_type` is what the stub says.
+  template <typename Member>
+  StructBinder& field(const char* name, Member member, const char* python_type,
+                      const char* doc = "") {
+    type_.def_rw(name, member, doc, nb::for_getter(getter(name, python_type)),
+                 nb::for_setter(setter(name, python_type)), nb::arg("value").none());
+    return add(name, python_type);
+  }
+  /// One that the struct cannot hold as it is.
+  template <typename Get, typename Set>
+  StructBinder& property(const char* name, Get get, Set set, const char* python_type,
+                         const char* doc = "") {
+    type_.def_prop_rw(name, get, set, doc, nb::for_getter(getter(name, python_type)),
+                      nb::for_setter(setter(name, python_type)), nb::arg("value").none());
+    return add(name, python_type);
+  }
+
+  /// Of what callers make themselves.
+  StructBinder& constructible() {
+    std::string signature = "def __init__(self";
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      signature += fmt::format("{}{}: {} = ...", i == 0 ? ", *, " : ", ", names_[i], types_[i]);
+    type_.def(
+        "__init__",
+        [](nb::pointer_and_handle<T> self, const nb::kwargs& fields) {
+          new (self.p) T();
+          nb::inst_mark_ready(self.h);
+          set_fields(*self.p, self.h, fields);
+        },
+        nb::sig(keep_text(signature + ") -> None")));
+    return *this;
+  }
+
+  /// Ends the binding.
+  nb::class_<T> done() {
+    type_.def("__repr__", [names = names_, name = name_](nb::handle self) {
+      std::string text = name + "(";
+      for (std::size_t i = 0; i < names.size(); ++i)
+        text += fmt::format("{}{}={}", i == 0 ? "" : ", ", names[i],
+                            nb::cast<std::string>(nb::repr(self.attr(names[i].c_str()))));
+      return text + ")";
+    });
+    return type_;
+  }
+
+ private:
+  static nb::sig getter(const char* name, const char* type) {
+    return nb::sig(keep_text(fmt::format("def {}(self) -> {}", name, type)));
+  }
+  static nb::sig setter(const char* name, const char* type) {
+    return nb::sig(keep_text(fmt::format("def {}(self, value: {}) -> None", name, type)));
+  }
+  StructBinder& add(const char* name, const char* type) {
+    names_.emplace_back(name);
+    types_.emplace_back(type);
+    return *this;
+  }
+
+  nb::class_<T> type_;
+  std::string name_;
+  std::vector<std::string> names_, types_;
+};
+
+template <typename T>
+StructBinder<T> bind_struct(nb::module_& m, const char* name, const char* doc) {
+  return StructBinder<T>(m, name, doc);
+}
+
+}  // namespace pando::python

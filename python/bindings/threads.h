@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cache, and everything it works on, belongs to one thread at a time. Python makes it easy to
+// forget: the GIL keeps short calls apart, but long ones let go of it. Objects that work together
+// share a Guard; every call enters it, and one that finds somebody inside is refused.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "errors.h"
+
+namespace pando::python {
+
+class Guard {
+ public:
+  /// Nothing, or the call that is under way.
+  const char* enter(const char* call) {
+    const char* running = nullptr;
+    running_.compare_exchange_strong(running, call, std::memory_order_acquire);
+    return running;
+  }
+  void leave() { running_.store(nullptr, std::memory_order_release); }
+
+ private:
+  std::atomic<const char*> running_ = nullptr;
+};
+using SharedGuard = std::shared_ptr<Guard>;
+
+/// Inside a guard for as long as it lives.
+class Entry {
+ public:
+  Entry(Guard& guard, const char* call) : guard_(guard) {
+    if (const char* running = guard.enter(call)) raise_wrong_thread(call, running);
+  }
+  ~Entry() { guard_.leave(); }
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+
+ private:
+  Guard& guard_;
+};
+
+/// Calls `work`; a long one lets other Python threads run meanwhile.
+template <typename Work>
+decltype(auto) run(bool is_long, Work&& work) {
+  if (!is_long) return work();
+  const nb::gil_scoped_release released;
+  return work();
+}
+
+/// An object of the library as Python holds it. `T` has a static create() that gives a unique_ptr.
+template <typename T>
+struct Guarded {
+  std::unique_ptr<T> object;
+  SharedGuard guard = std::make_shared<Guard>();
+
+  /// `self.call("evict", [&](T& object) {…})`: the one way to the object.
+  template <typename Work>
+  decltype(auto) call(const char* name, Work&& work) {
+    const Entry entry(*guard, name);
+    return work(*object);
+  }
+  /// The same without the GIL. `work` must not touch Python, and gives a Result where it can fail.
+  template <typename Work>
+  decltype(auto) call_long(const char* name, Work&& work) {
+    const Entry entry(*guard, name);
+    return run(true, [&]() -> decltype(auto) { return work(*object); });
+  }
+};
+
+}  // namespace pando::python
