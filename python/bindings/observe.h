@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is told of a cache: metrics, recorders, events, and observers written in Python.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+
+#include "pando/observer.h"
+
+namespace pando::python {
+
+namespace nb = nanobind;
+
+/// The library's own observers (Metrics, TraceRecorder), shared with Python; or an adapter around
+/// any object that has some of the methods of CacheObserver; or of several, for a list of them.
+/// None gives nothing.
+std::shared_ptr<CacheObserver> to_observer(nb::handle observer);
+
+void bind_observe(nb::module_& m);
+
+}  // namespace pando::python
