@@ -4,9 +4,11 @@
 #include <nanobind/nanobind.h>
 
 #include "allocators.h"
+#include "cache.h"
 #include "errors.h"
 #include "policy.h"
 #include "ranks.h"
+#include "tiers.h"
 
 NB_MODULE(_core, m) {
   using namespace pando::python;
@@ -15,4 +17,6 @@ NB_MODULE(_core, m) {
   bind_allocators(m);
   bind_policy(m);
   bind_ranks(m);
+  bind_tiers(m);
+  bind_cache(m);
 }
