@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include "allocators.h"
+#include "benchmark.h"
 #include "cache.h"
 #include "errors.h"
 #include "policy.h"
@@ -19,4 +20,5 @@ NB_MODULE(_core, m) {
   bind_ranks(m);
   bind_tiers(m);
   bind_cache(m);
+  bind_benchmark(m);
 }
