@@ -4,9 +4,15 @@
 #include <nanobind/nanobind.h>
 
 #include "allocators.h"
+#include "blocks.h"
+#include "embeddings.h"
 #include "errors.h"
+#include "events.h"
+#include "observe.h"
 #include "policy.h"
 #include "ranks.h"
+#include "replay.h"
+#include "slot_cache.h"
 
 NB_MODULE(_core, m) {
   using namespace pando::python;
@@ -15,4 +21,13 @@ NB_MODULE(_core, m) {
   bind_allocators(m);
   bind_policy(m);
   bind_ranks(m);
+  bind_tiers(m);
+  bind_events(m);
+  bind_block_hash(m);
+  bind_block_pool(m);
+  bind_block_cache(m);
+  bind_slot_cache(m);
+  bind_embeddings(m);
+  bind_observe(m);
+  bind_replay(m);
 }
