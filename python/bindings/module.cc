@@ -5,10 +5,16 @@
 
 #include "allocators.h"
 #include "cache.h"
+#include "blocks.h"
+#include "embeddings.h"
 #include "errors.h"
+#include "events.h"
+#include "observe.h"
 #include "policy.h"
 #include "ranks.h"
 #include "tiers.h"
+#include "replay.h"
+#include "slot_cache.h"
 
 NB_MODULE(_core, m) {
   using namespace pando::python;
@@ -19,4 +25,12 @@ NB_MODULE(_core, m) {
   bind_ranks(m);
   bind_tiers(m);
   bind_cache(m);
+  bind_events(m);
+  bind_block_hash(m);
+  bind_block_pool(m);
+  bind_block_cache(m);
+  bind_slot_cache(m);
+  bind_embeddings(m);
+  bind_observe(m);
+  bind_replay(m);
 }
