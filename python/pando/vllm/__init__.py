@@ -9,11 +9,15 @@ what vLLM's factories load. docs/vllm.md says which versions were read and what 
 
 from pando.vllm.blocks import BlockPool, KVCacheBlock, KVCacheBlocks
 from pando.vllm.manager import KVCacheManager, PrefixCacheStats
+from pando.vllm.offload import OffloadingManager
+from pando.vllm.store_level import StoreLevel
 
 __all__ = [
     "BlockPool",
     "KVCacheBlock",
     "KVCacheBlocks",
     "KVCacheManager",
+    "OffloadingManager",
     "PrefixCacheStats",
+    "StoreLevel",
 ]
