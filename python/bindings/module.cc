@@ -5,14 +5,28 @@
 
 #include "allocators.h"
 #include "errors.h"
+#include "interpreter.h"
 #include "policy.h"
+#include "pools.h"
 #include "ranks.h"
+#include "stores.h"
+#include "tiers.h"
 
 NB_MODULE(_core, m) {
   using namespace pando::python;
   m.doc() = "The bindings behind the pando package: import that.";
   bind_errors(m);
+  bind_interpreter(m);
   bind_allocators(m);
   bind_policy(m);
   bind_ranks(m);
+  bind_memory(m);
+  bind_copier(m);
+  bind_pools(m);
+  bind_host_pool(m);
+  bind_config(m);
+  bind_keys(m);
+  bind_stores(m);
+  bind_python_store(m);
+  bind_tiers(m);
 }
