@@ -31,12 +31,12 @@ NB_MODULE(_core, m) {
   bind_copier(m);
   bind_pools(m);
   bind_host_pool(m);
+  bind_cache(m);
   bind_config(m);
   bind_keys(m);
   bind_stores(m);
   bind_python_store(m);
   bind_tiers(m);
-  bind_cache(m);
   bind_events(m);
   bind_block_hash(m);
   bind_block_pool(m);
