@@ -17,6 +17,11 @@ namespace nb = nanobind;
 /// None gives nothing.
 std::shared_ptr<CacheObserver> to_observer(nb::handle observer);
 
+/// For tp_traverse and tp_clear of a cache that holds what to_observer() gave: an observer may
+/// refer to the cache that it observes. One that is cleared is told nothing any more.
+int traverse_observer(const CacheObserver* observer, visitproc visit, void* arg);
+void clear_observer(CacheObserver* observer);
+
 void bind_observe(nb::module_& m);
 
 }  // namespace pando::python
