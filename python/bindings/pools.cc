@@ -112,7 +112,7 @@ void bind_view(nb::module_& m) {
           [](nb::handle_t<PyTensorView> self, const nb::kwargs& options) {
             const auto& view = nb::cast<const PyTensorView&>(self);
             const nb::object array =
-                nb::cast(array_over<>(view, self, dlpack_type(view.view.dtype)));
+                nb::cast(array_over<nb::array_api>(view, self, dlpack_type(view.view.dtype)));
             return nb::object(array.attr("__dlpack__")(**options));
           },
           nb::sig("def __dlpack__(self, **options: typing.Any) -> typing.Any"))

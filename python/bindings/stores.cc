@@ -127,7 +127,7 @@ struct PyStore {
   void close() {
     std::shared_ptr<Store> last = std::move(store);
     if (last == nullptr) return;
-    const nb::gil_scoped_release released;  // its threads may be in Python
+    const GilRelease released;  // its threads may be in Python
     last.reset();
   }
   Store& open() const {

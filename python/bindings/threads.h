@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "errors.h"
+#include "interpreter.h"
 
 namespace pando::python {
 
@@ -47,7 +48,7 @@ class Entry {
 template <typename Work>
 decltype(auto) run(bool is_long, Work&& work) {
   if (!is_long) return work();
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   return work();
 }
 

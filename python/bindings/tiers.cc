@@ -245,7 +245,7 @@ std::function<Clock::time_point()> to_clock(nb::handle now) {
   if (now.is_none()) return {};
   if (PyCallable_Check(now.ptr()) == 0)
     raise_invalid(fmt::format("now: expected something to call, got {}", class_name(now)));
-  return [held = keep(nb::borrow(now))]() -> Clock::time_point {
+  return [held = keep_until_exit(nb::borrow(now))]() -> Clock::time_point {
     if (const PythonEntry entry; entry) {
       try {
         const std::chrono::duration<double> seconds(nb::cast<double>((*held)()));
