@@ -153,6 +153,16 @@ void bind_page(nb::module_& m) {
           "__getitem__",
           [](nb::handle_t<PyStorePage> self, std::int64_t index) { return piece_of(self, index); },
           nb::arg("index"), nb::sig("def __getitem__(self, index: int) -> memoryview"))
+      .def(
+          "__iter__",
+          [](nb::handle_t<PyStorePage> self) {
+            const std::size_t size = nb::cast<const PyStorePage&>(self).pieces.size();
+            nb::list views;
+            for (std::size_t i = 0; i < size; ++i)
+              views.append(piece_of(self, static_cast<std::int64_t>(i)));
+            return nb::object(nb::iter(views));
+          },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[memoryview]"))
       .def_prop_ro("size_bytes", &PyStorePage::size_bytes, "Of all buffers.")
       .def_prop_ro(
           "addresses",
@@ -171,7 +181,8 @@ void bind_page(nb::module_& m) {
       .def("tobytes", &bytes_of, nb::sig("def tobytes(self) -> bytes"),
            "All buffers as one, copied.")
       .def("copy_from", &copy_from, nb::arg("data"),
-           nb::sig("def copy_from(self, data: collections.abc.Buffer) -> PageOutcome"),
+           nb::sig("def copy_from(self, data: typing_extensions.Buffer | "
+                   "numpy.typing.NDArray[typing.Any]) -> PageOutcome"),
            "Fills all buffers from one. `PageOutcome.damaged` where it is not as long as they are: "
            "what get() may return for the page.")
       .def("__repr__", [](const PyStorePage& self) {

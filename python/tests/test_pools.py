@@ -165,7 +165,9 @@ def to_bf16(values: np.ndarray) -> np.ndarray:
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
 
-@given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=16, max_size=16), st.sampled_from([1, 2.5]))
+@given(
+    st.lists(st.floats(-1e4, 1e4, width=32), min_size=16, max_size=16), st.sampled_from([1, 2.5])
+)
 @settings(max_examples=50, deadline=None)
 def test_fp32_rows_are_rounded_and_scaled(values: list[float], scale: float) -> None:
     pool = pando.KvPool(mha(dtype=DType.bf16), 8)
@@ -240,7 +242,10 @@ def test_latent_rows_are_written_in_parts() -> None:
         pool.set_parts(0, [2], nope[:1], nope[:1])
 
 
-@given(st.lists(st.tuples(st.integers(4, 19), st.integers(0, 19)), max_size=16, unique_by=lambda p: p[0]))
+PAIRS = st.tuples(st.integers(4, 19), st.integers(0, 19))
+
+
+@given(st.lists(PAIRS, max_size=16, unique_by=lambda pair: pair[0]))
 @settings(max_examples=50, deadline=None)
 def test_move_reads_before_it_writes(pairs: list[tuple[int, int]]) -> None:
     pool = pando.KvPool(mha(dtype=DType.bf16), 16)
@@ -478,7 +483,8 @@ def test_pages_go_to_the_host_and_back(
     for i, page in enumerate([3, 1, 16, 7, 2]):
         parts = []
         for plane in range(2):  # (layer, token, head, dim)
-            share = np.stack([before[2 * layer + plane][4 * page : 4 * page + 4] for layer in range(3)])
+            layers = [before[2 * layer + plane] for layer in range(3)]
+            share = np.stack([rows[4 * page : 4 * page + 4] for rows in layers])
             axes = {
                 HostLayout.layer_first: (0, 1, 2, 3),
                 HostLayout.page_first: (1, 0, 2, 3),
@@ -684,6 +690,7 @@ def test_window_layers_are_reached_by_full_slots() -> None:
     assert (pool.key(2).numpy()[mine] == rows).all()
     window = slots.translate(mine)
     assert (pool.key(1).numpy()[window[4:]] == rows[4:]).all()
+    assert pool.full is not None and pool.window is not None
     assert pool.full.geometry.num_layers == 2 and pool.window.geometry.num_layers == 1
     more = slots.alloc(4)
     pool.move(more, mine[4:])
