@@ -24,16 +24,16 @@ constexpr bool is_integer_format(char format) {
   return std::string_view("ilqnILQN").find(format) != std::string_view::npos;
 }
 
-/// numpy.empty(size, name). Interned lookups, no import beyond the first.
-nb::object empty_array(std::size_t size, const char* dtype) {
-  // Kept for the interpreter's life: module and dtypes are NumPy's, and cost most of a call.
+// Kept for the interpreter's life: they are NumPy's, and looking them up costs most of a call.
+nb::handle numpy_int64() {
+  static PyObject* const dtype =
+      nb::module_::import_("numpy").attr("dtype")("int64").release().ptr();
+  return dtype;
+}
+nb::handle numpy_empty() {
   static PyObject* const empty =
       nb::object(nb::module_::import_("numpy").attr("empty")).release().ptr();
-  static PyObject* const int64 =
-      nb::module_::import_("numpy").attr("dtype")("int64").release().ptr();
-  const nb::handle call(empty);
-  if (std::strcmp(dtype, "int64") == 0) return call(size, nb::handle(int64));
-  return call(size, dtype);
+  return empty;
 }
 
 /// Writes through the buffer of an array that has just been made.
@@ -48,7 +48,7 @@ void* memory_of(nb::handle array) {
 
 template <typename T>
 nb::object copy_to_numpy(std::span<const T> items, const char* dtype) {
-  nb::object array = empty_array(items.size(), dtype);
+  nb::object array = numpy_empty()(items.size(), dtype);
   if (!items.empty()) std::memcpy(memory_of(array), items.data(), items.size_bytes());
   return array;
 }
@@ -209,7 +209,7 @@ template class Items<SlotId>;
 template class Items<PageId>;
 template class Items<std::size_t>;
 
-NewSlots::NewSlots(std::size_t size) : array(empty_array(size, "int64")) {
+NewSlots::NewSlots(std::size_t size) : array(numpy_empty()(size, numpy_int64())) {
   view = {static_cast<SlotId*>(memory_of(array)), size};
 }
 
@@ -220,8 +220,9 @@ nb::object to_numpy(std::span<const std::size_t> values) { return copy_to_numpy(
 nb::object to_numpy(std::span<const double> values) { return copy_to_numpy(values, "float64"); }
 
 nb::object view_of(std::span<SlotId> slots, nb::handle owner) {
-  return nb::cast(
+  const nb::object array = nb::cast(
       nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>(slots.data(), {slots.size()}, owner));
+  return array.attr("view")(numpy_int64());  // not a "long long" of the same width
 }
 
 std::string_view NamespaceArg::view() const {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
@@ -70,7 +71,15 @@ void bind_values(nb::module_& m) {
       .def("__bool__", [](const RequestKeys& k) { return !k.empty(); });
   nb::class_<BlockHash>(m, "BlockHash",
                         "The hash of a block, and a second one under a key of this process: a "
-                        "block is served only where both agree.")
+                        "block is served only where both agree. BlockHasher makes them; made by "
+                        "hand, for blocks that have names of another kind, `check` must be spread "
+                        "evenly: blocks are looked up by it.")
+      .def(
+          "__init__",
+          [](BlockHash* self, nb::bytes value, std::pair<std::uint64_t, std::uint64_t> check) {
+            new (self) BlockHash{to_page_hash(value, "value"), {check.first, check.second}};
+          },
+          nb::arg("value"), nb::arg("check"))
       .def_prop_ro(
           "value", [](const BlockHash& h) { return to_bytes(h.value); },
           "32 bytes; a hash of 16 is followed by zeros.")

@@ -152,6 +152,13 @@ void bind_results(nb::module_& m) {
                              "What get_computed() found. Nobody may hold these blocks, so use it "
                              "before the next call that takes blocks: it is looked up again, and "
                              "what has gone since is StaleHandle.")
+      .def(
+          "__init__",
+          [](ComputedBlocks* self, std::size_t length, std::size_t host_length) {
+            new (self) ComputedBlocks{.length = length, .host_length = host_length};
+          },
+          nb::arg("length") = 0, nb::arg("host_length") = 0,
+          "The part of what was found that a request is to start from; allocate() needs no more.")
       .def_ro("length", &ComputedBlocks::length, "Tokens on the device.")
       .def_ro("host_length", &ComputedBlocks::host_length,
               "So many more if allocate() loads them from the host.")
@@ -348,6 +355,15 @@ void bind_life(nb::class_<PyBlockCache>& type) {
             self.work("preempt", self.has_tiers(), [&](BlockCache& c) { c.preempt(r); });
           },
           nb::arg("request"), "The same for a request that will start again.")
+      .def(
+          "forget",
+          [](Py& self, TokensArg blocks) {
+            const Items<PageId> items(blocks.object, "blocks");
+            self.call("forget", [&](BlockCache& c) { c.forget(items.view()); });
+          },
+          nb::arg("blocks"),
+          "What these blocks contain is wrong: they are not found any more; whoever holds them goes "
+          "on.")
       .def(
           "common_prefix_blocks",
           [](Py& self, PyBlockRequest& any) {
@@ -581,7 +597,7 @@ void bind_block_cache(nb::module_& m) {
           [](Py* self, std::size_t num_blocks, const nb::kwargs& fields) {
             const nb::object options = nb::type<PyBlockCacheOptions>()();
             options.attr("num_blocks") = num_blocks;
-            set_fields(nb::cast<PyBlockCacheOptions&>(options), options, fields);
+            set_fields(options, fields);
             new (self) Py(nb::cast<const PyBlockCacheOptions&>(options));
           },
           nb::arg("num_blocks"), nb::arg("fields"),

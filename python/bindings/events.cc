@@ -296,7 +296,7 @@ void bind_publisher(nb::module_& m) {
           [](Py* self, const nb::kwargs& fields) {
             const nb::object options = nb::type<EventPublisherOptions>()();
             auto& plain = nb::cast<EventPublisherOptions&>(options);
-            set_fields(plain, options, fields);
+            set_fields(options, fields);
             new (self) Py(unwrap(EventPublisher::create(plain)));
           },
           nb::sig("def __init__(self, *, dialect: EventDialect = ..., topic: str = ..., "

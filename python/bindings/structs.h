@@ -22,17 +22,14 @@ inline const char* keep_text(std::string text) {
   return kept.emplace_back(std::move(text)).c_str();
 }
 
-/// A copy of `from` with the named attributes set; a name that the class does not have is a
-/// TypeError.
-template <typename T>
-void set_fields(T& object, nb::handle self, const nb::kwargs& fields) {
-  (void)object;
+/// Sets the named attributes; a name that the class does not have is a TypeError.
+inline void set_fields(nb::handle self, const nb::kwargs& fields) {
   for (const auto& [name, value] : fields) {
-    if (!nb::hasattr(self.type(), name))
-      throw nb::type_error(fmt::format("{} has no option '{}'",
-                                       nb::cast<std::string>(self.type().attr("__name__")),
-                                       nb::cast<std::string>(name))
-                               .c_str());
+    if (!nb::hasattr(self.type(), name)) {
+      const nb::str type(self.type().attr("__name__"));
+      throw nb::type_error(
+          fmt::format("{} has no option '{}'", type.c_str(), nb::str(name).c_str()).c_str());
+    }
     nb::setattr(self, name, value);
   }
 }
@@ -70,7 +67,7 @@ class StructBinder {
         [](nb::pointer_and_handle<T> self, const nb::kwargs& fields) {
           new (self.p) T();
           nb::inst_mark_ready(self.h);
-          set_fields(*self.p, self.h, fields);
+          set_fields(self.h, fields);
         },
         nb::sig(keep_text(signature + ") -> None")));
     return *this;

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "errors.h"
 
@@ -51,9 +52,17 @@ decltype(auto) run(bool is_long, Work&& work) {
   return work();
 }
 
-/// An object of the library as Python holds it. `T` has a static create() that gives a unique_ptr.
+/// Python objects that a C++ object points to: they live as long as it does.
+using Kept = std::vector<nb::object>;
+
+/// An object of the library as Python holds it, with what it points to. The members go in reverse:
+/// the object before what it works on.
 template <typename T>
 struct Guarded {
+  explicit Guarded(std::unique_ptr<T> made) : object(std::move(made)) {}
+
+  Kept kept = {};
+  std::vector<std::shared_ptr<void>> owned = {};
   std::unique_ptr<T> object;
   SharedGuard guard = std::make_shared<Guard>();
 

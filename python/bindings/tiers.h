@@ -5,15 +5,10 @@
 
 #include <nanobind/nanobind.h>
 
-#include <vector>
-
 #include "pando/tiers.h"
 #include "threads.h"
 
 namespace pando::python {
-
-/// Python objects that a C++ object points to: they live as long as it does.
-using Kept = std::vector<nb::object>;
 
 /// Of a pando.TierPools, or None. Host pools join the guard of the cache that uses them.
 TierPools to_tier_pools(nb::handle pools, Kept& kept, const SharedGuard& guard);

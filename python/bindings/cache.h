@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// PrefixCache as Python holds it: the cache, what it points to, and its leases and requests, which
+// keep it alive.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "arrays.h"
+#include "pando/cache.h"
+#include "threads.h"
+
+namespace pando::python {
+
+/// CacheOptions, with objects of Python's in place of pointers.
+struct PyCacheOptions {
+  CacheOptions plain;
+  nb::object host = nb::none();      ///< HostTierOptions
+  nb::object ranks = nb::none();     ///< Ranks, or what takes its place
+  nb::object observer = nb::none();  ///< Metrics, TraceRecorder, or what takes their place
+};
+
+/// Slots of an engine with an allocator of its own, as callables.
+struct PyEngineSlots {
+  std::size_t max_slots = 0;
+  nb::object free = nb::none();
+  nb::object free_window = nb::none();
+  nb::object move_window = nb::none();
+  nb::object alloc = nb::none();
+  nb::object alloc_window = nb::none();
+  nb::object translate = nb::none();
+};
+/// Calls them with NumPy arrays. What they raise is told to sys.unraisablehook and counts as a
+/// refusal.
+EngineSlots to_engine_slots(const PyEngineSlots& slots);
+
+class PyCache : public Guarded<PrefixCache> {
+ public:
+  explicit PyCache(std::unique_ptr<PrefixCache> cache) : Guarded(std::move(cache)) {}
+  ~PyCache();
+
+  /// Enters the guard, lets go of leases that were forgotten meanwhile, then works; `long_call`
+  /// without the GIL.
+  template <typename Work>
+  decltype(auto) work(const char* name, bool long_call, Work&& work) {
+    const Entry entry(*guard, name);
+    if (has_late_) release_late();
+    return run(long_call, [&]() -> decltype(auto) { return work(*object); });
+  }
+  /// For destructors: at once if nothing is under way, else at the next call.
+  void release_soon(Lease lease);
+
+ private:
+  void release_late();
+
+  std::mutex mutex_;
+  std::vector<Lease> late_;
+  std::atomic<bool> has_late_ = false;
+};
+
+struct PyMatch {
+  Match match;
+  nb::object array = nb::none();  ///< at least `length` slots
+};
+
+/// Move-only through Python too: it lives in one place.
+class PyLease {
+ public:
+  PyLease(nb::object cache, Lease lease);
+  ~PyLease();
+  PyLease(const PyLease&) = delete;
+  PyLease& operator=(const PyLease&) = delete;
+
+  PyCache& cache() { return nb::cast<PyCache&>(cache_); }
+  Lease& lease() { return lease_; }
+  void release();
+
+ private:
+  nb::object cache_;
+  Lease lease_;
+};
+
+/// A request with tokens and slots of its own.
+class PyRequest {
+ public:
+  PyRequest(TokensArg tokens, nb::handle slots, NamespaceArg ns, std::int32_t priority);
+  ~PyRequest();
+  PyRequest(const PyRequest&) = delete;
+  PyRequest& operator=(const PyRequest&) = delete;
+
+  /// The library's view: the first `length` tokens, and `num_slots` slots.
+  Request& view(std::size_t length, std::size_t num_slots);
+  Request& view() { return view(tokens.size(), num_slots); }
+  /// More tokens; room for their slots where the array is our own.
+  void append(std::span<const Token> more);
+  std::span<SlotId> slots() const { return slots_; }
+  nb::object slots_array() const { return array_; }
+  /// From start() on; a request works with one cache until it has finished.
+  void bind_to(nb::handle cache, const char* call);
+  void unbind();
+  bool is_bound() const { return !cache_.is_none(); }
+
+  std::vector<Token> tokens;
+  std::string ns;
+  std::size_t num_slots = 0;  ///< of `slots`, that the request has: from the front
+  Request request;
+
+ private:
+  void make_room(std::size_t size);
+
+  nb::object cache_ = nb::none();
+  nb::object array_;
+  std::span<SlotId> slots_;
+  bool owns_array_ = false;
+};
+
+void bind_cache(nb::module_& m);
+void bind_requests(nb::module_& m, nb::class_<PyCache>& cache);
+
+/// So many tokens take long enough to let other Python threads run.
+inline constexpr std::size_t kLongTokens = 32768;
+
+}  // namespace pando::python
