@@ -15,14 +15,12 @@
 
 #include "arrays.h"
 #include "blocks.h"
+#include "cache.h"
 #include "errors.h"
 #include "events.h"
 #include "pando/explain.h"
 #include "pando/trace_recorder.h"
 #include "structs.h"
-#if __has_include("cache.h")
-#include "cache.h"
-#endif
 #ifdef PANDO_HAS_METRICS
 #include "pando/metrics.h"
 #endif
@@ -66,13 +64,7 @@ struct PyFinishedRequest {
   double started = 0;
 };
 
-nb::object match_to_python(const Match& match) {
-#if __has_include("cache.h")
-  return nb::cast(PyMatch{match});
-#else
-  return nb::cast(match);
-#endif
-}
+nb::object match_to_python(const Match& match) { return nb::cast(PyMatch{match}); }
 
 /// Holds references that a garbage collector should know of.
 class Holder {
@@ -410,14 +402,12 @@ void bind_metrics(nb::module_& m) {
             cache.call("collect", [&](BlockCache& c) { self.metrics->collect(c); });
           },
           nb::arg("cache"), "Takes over sizes and totals, on the thread of the cache.")
-#if __has_include("cache.h")
       .def(
           "collect",
           [](Py& self, PyCache& cache) {
             cache.work("collect", false, [&](PrefixCache& c) { self.metrics->collect(c); });
           },
           nb::arg("cache"), "Takes over sizes and totals, on the thread of the cache.")
-#endif
       .def(
           "text", [](Py& self) { return run(true, [&] { return self.metrics->text(); }); },
           "What a scrape gives.");

@@ -8,6 +8,7 @@ import hashlib
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -458,6 +459,150 @@ def test_tiers_are_not_there_unless_asked_for() -> None:
     assert cache.detach_storage() == "no store is attached"
     with pytest.raises(pando.Error):
         cache.clear_storage()
+
+
+# ---- Tiers --------------------------------------------------------------------------------------
+
+
+class DictStore:
+    """A store of Python's, shared by name."""
+
+    pages: dict[str, bytes] = {}
+
+    def exists(self, keys: list[str]) -> list[bool]:
+        return [key in self.pages for key in keys]
+
+    def get(self, keys: list[str], pages: list[Any]) -> list[bool]:
+        return [
+            key in self.pages and page.copy_from(self.pages[key])
+            for key, page in zip(keys, pages)
+        ]
+
+    def put(self, keys: list[str], pages: list[Any]) -> None:
+        self.pages.update(zip(keys, [page.tobytes() for page in pages]))
+
+    def remove(self, keys: list[str]) -> None:
+        for key in keys:
+            self.pages.pop(key, None)
+
+    def clear(self) -> None:
+        self.pages.clear()
+
+
+def make_tiered(blocks: int = 8, **options: Any) -> tuple[Any, Any]:
+    geometry = pando.mha_geometry(num_layers=2, heads=1, head_dim=4, page_size=4)
+    device = pando.KvPool(geometry, capacity_tokens=4 * (blocks - 1))
+    host = pando.HostPool(device, ratio=8.0, keep_free_bytes=0)
+    pools = pando.TierPools(device=device, host=host)
+    cache = make(
+        blocks,
+        groups=[pando.BlockGroup(block_size=4, pools=pools)],
+        hash="sglang",
+        host=pando.BlockHostOptions(
+            copier=pando.make_cpu_copier(),
+            write_policy=pando.WritePolicy.write_through,
+            load_threshold=1,
+        ),
+        **options,
+    )
+    return cache, device
+
+
+def settle(cache: Any) -> None:
+    for _ in range(5000):
+        if cache.poll().idle:
+            return
+        time.sleep(0.001)
+    raise AssertionError("never idle")
+
+
+def fill(device: Any, blocks: Any, value: int) -> None:
+    for layer in range(2):
+        for plane in (device.key(layer), device.value(layer)):
+            view = np.asarray(plane)
+            view.reshape(device.num_pages, -1)[blocks] = value
+
+
+def compute(cache: Any, device: Any, tokens: list[int], value: int) -> None:
+    """A request whose KV is all `value`, written before anybody hears of it."""
+    request = cache.start(tokens)
+    cache.allocate(request, len(tokens), delay_caching=True)
+    fill(device, request.blocks(), value)
+    cache.advance(request, len(tokens))
+    cache.free(request)
+    settle(cache)
+
+
+def test_what_the_device_forgets_comes_back_from_the_host() -> None:
+    cache, device = make_tiered()
+    prompt = list(range(1, 14))
+    compute(cache, device, prompt, 7)
+    assert cache.tier_stats.backed_up_tokens == 12 == cache.host_sizes().total
+    cache.free(run_once(cache, list(range(100, 128))))  # all of the device
+    settle(cache)
+    again = cache.start(prompt)
+    found = cache.get_computed(again)
+    assert (found.length, found.host_length) == (0, 12)
+    cache.allocate(again, 1, computed=found)
+    fill(device, again.blocks()[3:], 1)
+    settle(cache)
+    cache.advance(again, 13)
+    loaded = np.asarray(device.key(1)).reshape(device.num_pages, -1)[again.blocks()[:3]]
+    assert (loaded == 7).all() and not again.is_broken
+    assert cache.tier_stats.loaded_tokens == 12 and cache.stats.host_hit_tokens == 12
+    cache.check()
+    del cache, device
+    gc.collect()
+    assert again.blocks().size == 4  # with its cache, pools and copier
+
+
+def test_blocks_come_back_from_a_store_of_python() -> None:
+    pando.register_store("blocks-test", DictStore)
+    DictStore.pages = {}
+    options = pando.StorageOptions(
+        backend="blocks-test",
+        options={"prefetch_threshold": 1},
+        scope=pando.StoreScope(model="m"),
+        prefetch_policy="wait_complete",
+    )
+    prompt = list(range(1, 14))
+    cache, device = make_tiered()
+    cache.attach_storage(options)
+    assert cache.has_storage
+    compute(cache, device, prompt, 5)
+    assert len(DictStore.pages) == 3 and cache.storage_stats().written_pages == 3
+    assert cache.detach_storage()
+    del cache, device
+
+    cache, device = make_tiered()
+    cache.attach_storage(options)
+    request = cache.start(prompt)
+    assert cache.get_computed(request).host_length == 0
+    prefetch = cache.prefetch(request)
+    assert prefetch.outcome == pando.PrefetchOutcome.started and isinstance(prefetch.id, int)
+    for _ in range(5000):
+        if cache.prefetch_ready(prefetch.id):
+            break
+        cache.poll()
+        time.sleep(0.001)
+    assert cache.end_prefetch(prefetch.id) == 3
+    found = cache.get_computed(request)
+    assert found.host_length == 12
+    cache.allocate(request, 1, computed=found)
+    settle(cache)
+    loaded = np.asarray(device.value(0)).reshape(device.num_pages, -1)[request.blocks()[:3]]
+    assert (loaded == 5).all()
+    cache.clear_storage()
+    assert DictStore.pages == {}
+    cache.check()
+
+
+def test_a_cache_dropped_while_copies_run() -> None:
+    for _ in range(20):
+        cache, device = make_tiered()
+        cache.free(run_once(cache, list(range(28))))
+        del cache, device
+    gc.collect()
 
 
 # ---- Lifetimes and threads ----------------------------------------------------------------------

@@ -133,6 +133,26 @@ def test_several_observers_are_told_in_order() -> None:
     assert order == ["a", "b"]
 
 
+def test_a_prefix_cache_tells_its_observers() -> None:
+    observer = Everything()
+    cache = pando.PrefixCache(pando.PagedAllocator(64, page_size=4), observer=observer)
+    for tokens in ([1, 2, 3, 4, 5], [1, 2, 3, 4, 6], list(range(10, 72))):
+        request = pando.Request(tokens)
+        cache.start(request)
+        cache.allocate(request)
+        cache.finish(request)
+    cache.poll()
+    (key, match), (_, hit), _ = observer.of("on_match")
+    assert key.tokens.tolist() == [1, 2, 3, 4, 5] and match.length == 0 and hit.length == 4
+    inserted = observer.of("on_insert")[0]
+    assert inserted[0].tokens.tolist() == [1, 2, 3, 4, 5] and inserted[1].length == 4
+    medium, evicted = observer.of("on_evict")[0]
+    assert medium == pando.Medium.device and evicted.tokens > 0
+    finished = observer.of("on_finish")
+    assert [f.prompt_length for (f,) in finished] == [5, 5, 62]
+    cache.check()
+
+
 # ---- Metrics ------------------------------------------------------------------------------------
 
 
@@ -153,6 +173,22 @@ def test_metrics_count_what_happened() -> None:
     assert found['pando_request_tokens_total{rank="7",kind="prompt"}'] == 10
     assert found['pando_request_tokens_total{rank="7",kind="output"}'] == 3
     assert found['pando_blocks_cached_total{rank="7"}'] == cache.stats.cached_blocks > 0
+
+
+@needs_metrics
+def test_metrics_of_a_prefix_cache() -> None:
+    metrics = pando.Metrics()
+    cache = pando.PrefixCache(pando.PagedAllocator(64, page_size=4), observer=metrics)
+    request = pando.Request([1, 2, 3, 4, 5])
+    cache.start(request)
+    cache.allocate(request)
+    cache.finish(request)
+    metrics.collect(cache)
+    found = samples(metrics.text())
+    assert found['pando_inserted_tokens_total{kind="new"}'] == 4
+    assert found['pando_capacity_tokens{tier="device"}'] == 64
+    with pytest.raises(TypeError):
+        metrics.collect(3)  # type: ignore[call-overload]
 
 
 @needs_metrics

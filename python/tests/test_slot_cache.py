@@ -157,6 +157,33 @@ def test_bad_calls_change_nothing() -> None:
     assert "0" in cache.dump() and cache.memory_bytes > 0
 
 
+def test_kv_is_copied_from_slot_to_slot() -> None:
+    geometry = pando.mha_geometry(num_layers=2, heads=1, head_dim=4, page_size=8)
+    pool = pando.KvPool(geometry, capacity_tokens=8 * SLOTS)
+    slots, cache = make(pool=pool, copier=pando.make_cpu_copier())
+    rows = np.asarray(pool.key(1)).reshape(SLOTS + 1, 8, -1)  # slot s is page s + 1
+    source, target = cache.take(), cache.take()
+    rows[source + 1] = 3
+    cache.insert([1, 2, 3, 4], source)
+    transfer = cache.copy_kv([1, 2, 3], target)
+    with pytest.raises(pando.NotFound):
+        cache.copy_kv([9], target)
+    transfer.wait()
+    assert (rows[target + 1][:3] == 3).all() and (rows[target + 1][3:] == 0).all()
+    cache.insert([1, 2, 3], target)
+    cache.check()
+    for _ in range(20):  # whatever goes first
+        cache.free(target)
+        target = cache.take()
+        cache.copy_kv([1, 2, 3], target)
+        del cache
+        gc.collect()
+        cache = pando.SlotCache(slots, 8, pool=pool, copier=pando.make_cpu_copier())
+        cache.insert([1, 2, 3], source)
+    with pytest.raises(pando.InvalidArgument, match="come together"):
+        pando.SlotCache(pando.SlotAllocator(SLOTS), 8, pool=pool)
+
+
 def test_the_allocator_outlives_and_is_outlived() -> None:
     slots, cache = make()
     slot = cache.take()
