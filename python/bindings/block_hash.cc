@@ -38,7 +38,9 @@ void bind_values(nb::module_& m) {
   bind_struct<MultimodalItem>(
       m, "MultimodalItem",
       "Something that stands at tokens [offset, offset + length) of a request, like an image; `id` "
-      "is a hash of its content.")
+      "is a hash of its content.\n\n"
+      ">>> pando.MultimodalItem(id='cat', offset=2, length=3)\n"
+      "MultimodalItem(id='cat', offset=2, length=3)\n")
       .field("id", &MultimodalItem::id, "str")
       .field("offset", &MultimodalItem::offset, "int")
       .field("length", &MultimodalItem::length, "int")
@@ -73,7 +75,9 @@ void bind_values(nb::module_& m) {
                         "The hash of a block, and a second one under a key of this process: a "
                         "block is served only where both agree. BlockHasher makes them; made by "
                         "hand, for blocks that have names of another kind, `check` must be spread "
-                        "evenly: blocks are looked up by it.")
+                        "evenly: blocks are looked up by it.\n\n"
+                        ">>> pando.BlockHash(bytes(32), (1, 2)).check\n"
+                        "(1, 2)\n")
       .def(
           "__init__",
           [](BlockHash* self, nb::bytes value, std::pair<std::uint64_t, std::uint64_t> check) {
@@ -84,7 +88,7 @@ void bind_values(nb::module_& m) {
           "value", [](const BlockHash& h) { return to_bytes(h.value); },
           "32 bytes; a hash of 16 is followed by zeros.")
       .def_prop_ro(
-          "check", [](const BlockHash& h) { return std::pair(h.check[0], h.check[1]); },
+          "check", [](const BlockHash& h) { return nb::make_tuple(h.check[0], h.check[1]); },
           nb::sig("def check(self) -> tuple[int, int]"))
       .def(
           "__eq__",

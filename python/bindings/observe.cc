@@ -15,14 +15,12 @@
 
 #include "arrays.h"
 #include "blocks.h"
+#include "cache.h"
 #include "errors.h"
 #include "events.h"
 #include "pando/explain.h"
 #include "pando/trace_recorder.h"
 #include "structs.h"
-#if __has_include("cache.h")
-#include "cache.h"
-#endif
 #ifdef PANDO_HAS_METRICS
 #include "pando/metrics.h"
 #endif
@@ -66,20 +64,13 @@ struct PyFinishedRequest {
   double started = 0;
 };
 
-nb::object match_to_python(const Match& match) {
-#if __has_include("cache.h")
-  return nb::cast(PyMatch{match});
-#else
-  return nb::cast(match);
-#endif
-}
+nb::object match_to_python(const Match& match) { return nb::cast(PyMatch{match}); }
 
-/// Holds references that a garbage collector should know of.
-class Holder {
+/// Has methods of Python's to call.
+class TellsPython {
  public:
-  virtual ~Holder() = default;
-  virtual int traverse(visitproc visit, void* arg) const = 0;
-  virtual void clear() = 0;
+  virtual ~TellsPython() = default;
+  virtual void mute() = 0;
 };
 
 enum Method : std::size_t {
@@ -99,14 +90,16 @@ constexpr std::array<const char*, kNumMethods> kMethodNames{
     "on_prefetch", "on_prefetched", "on_poll",   "on_finish"};
 
 /// Calls the methods that the object has. What they raise goes to sys.unraisablehook.
-class PythonObserver final : public CacheObserver, public Holder {
+class PythonObserver final : public CacheObserver, public TellsPython {
  public:
-  explicit PythonObserver(nb::handle observer) {
+  PythonObserver(nb::handle observer, Kept& kept) {
     bool any = false;
     for (std::size_t i = 0; i < kNumMethods; ++i) {
-      methods_[i] = nb::getattr(observer, kMethodNames[i], nb::none());
-      any = any || !methods_[i].is_none();
-      if (methods_[i].is_none()) methods_[i].reset();
+      const nb::object method = nb::getattr(observer, kMethodNames[i], nb::none());
+      if (method.is_none()) continue;
+      any = true;
+      methods_[i] = method;
+      kept.push_back(method);
     }
     if (!any)
       raise_invalid(
@@ -114,10 +107,6 @@ class PythonObserver final : public CacheObserver, public Holder {
                       "on_call, on_match, on_insert, on_evict, on_load_back, on_prefetch, "
                       "on_prefetched, on_poll, on_finish; got {}",
                       nb::cast<std::string>(nb::repr(observer))));
-  }
-  ~PythonObserver() override {
-    const nb::gil_scoped_acquire gil;
-    clear();
   }
 
   void on_call(const CallInfo& info) override {
@@ -151,20 +140,14 @@ class PythonObserver final : public CacheObserver, public Holder {
     });
   }
 
-  int traverse(visitproc visit, void* arg) const override {
-    for (const nb::object& method : methods_) Py_VISIT(method.ptr());
-    return 0;
-  }
-  void clear() override {
-    for (nb::object& method : methods_) method.reset();
-  }
+  void mute() override { methods_ = {}; }
 
  private:
   template <Method kMethod, typename Call>
   void tell(Call&& call) {
     if (!methods_[kMethod].is_valid()) return;
     const nb::gil_scoped_acquire gil;
-    const nb::object method = methods_[kMethod];  // it may be cleared meanwhile
+    const nb::object method = nb::borrow(methods_[kMethod]);  // it may be muted meanwhile
     if (!method.is_valid()) return;
     try {
       call(method);
@@ -176,11 +159,11 @@ class PythonObserver final : public CacheObserver, public Holder {
     }
   }
 
-  std::array<nb::object, kNumMethods> methods_;
+  std::array<nb::handle, kNumMethods> methods_;  // the cache keeps them
 };
 
 /// Several, which it keeps.
-class SharedFanOut final : public CacheObserver, public Holder {
+class SharedFanOut final : public CacheObserver, public TellsPython {
  public:
   explicit SharedFanOut(std::vector<std::shared_ptr<CacheObserver>> observers)
       : observers_(std::move(observers)), fan_out_(pointers(observers_)) {}
@@ -201,14 +184,8 @@ class SharedFanOut final : public CacheObserver, public Holder {
   void on_poll(const PollResult& result) override { fan_out_.on_poll(result); }
   void on_finish(const FinishedRequest& request) override { fan_out_.on_finish(request); }
 
-  int traverse(visitproc visit, void* arg) const override {
-    for (const auto& observer : observers_) {
-      if (const int stop = traverse_observer(observer.get(), visit, arg)) return stop;
-    }
-    return 0;
-  }
-  void clear() override {
-    for (const auto& observer : observers_) clear_observer(observer.get());
+  void mute() override {
+    for (const auto& observer : observers_) python::mute(observer.get());
   }
 
  private:
@@ -306,9 +283,26 @@ void bind_explain(nb::module_& m) {
 
 #ifdef PANDO_HAS_METRICS
 
+/// `tenant_of` is what the metrics call; the garbage collector sees it here.
 struct PyMetrics {
   std::shared_ptr<Metrics> metrics;
+  std::shared_ptr<nb::object> tenant_of;
 };
+
+int traverse_metrics(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  if (const auto& tenant_of = nb::inst_ptr<PyMetrics>(self)->tenant_of) Py_VISIT(tenant_of->ptr());
+  return 0;
+}
+int clear_metrics(PyObject* self) {
+  if (nb::inst_ready(self))
+    if (const auto& tenant_of = nb::inst_ptr<PyMetrics>(self)->tenant_of) tenant_of->reset();
+  return 0;
+}
+PyType_Slot metrics_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_metrics)},
+                               {Py_tp_clear, reinterpret_cast<void*>(clear_metrics)},
+                               {0, nullptr}};
 
 /// Joins threads, which others need not wait for.
 void delete_metrics(Metrics* metrics) {
@@ -320,17 +314,22 @@ void delete_metrics(Metrics* metrics) {
   delete metrics;
 }
 
-std::function<std::string(std::string_view)> to_tenant_of(nb::handle tenant_of) {
-  if (tenant_of.is_none()) return {};
-  const std::shared_ptr<nb::object> callable(new nb::object(nb::borrow(tenant_of)),
-                                             [](nb::object* object) {
-                                               const nb::gil_scoped_acquire gil;
-                                               delete object;
-                                             });
+/// Nothing, or a callable that may be let go of on any thread.
+std::shared_ptr<nb::object> share(nb::handle callable) {
+  if (callable.is_none()) return nullptr;
+  return {new nb::object(nb::borrow(callable)), [](nb::object* object) {
+            const nb::gil_scoped_acquire gil;
+            delete object;
+          }};
+}
+
+std::function<std::string(std::string_view)> to_tenant_of(
+    const std::shared_ptr<nb::object>& callable) {
+  if (!callable) return {};
   return [callable](std::string_view ns) -> std::string {
     const nb::gil_scoped_acquire gil;
     try {
-      return from_text((*callable)(to_bytes(ns)), "tenant_of");
+      if (callable->is_valid()) return from_text((*callable)(to_bytes(ns)), "tenant_of");
     } catch (nb::python_error& error) {
       (void)contain(error, "Metrics.tenant_of");
     }
@@ -349,7 +348,7 @@ std::vector<std::pair<std::string, std::string>> to_labels(nb::handle labels) {
 void bind_metrics(nb::module_& m) {
   using Py = PyMetrics;
   nb::class_<Py>(
-      m, "Metrics",
+      m, "Metrics", nb::type_slots(metrics_slots),
       "Metrics of one cache for Prometheus: an observer that counts and times. Call collect() once "
       "per step or so. text() and serve() may come from any thread.\n\n"
       ">>> metrics = pando.Metrics(labels={'rank': '0'})\n"
@@ -361,11 +360,12 @@ void bind_metrics(nb::module_& m) {
       .def(
           "__init__",
           [](Py* self, nb::handle labels, std::size_t max_tenants, nb::handle tenant_of) {
+            const std::shared_ptr<nb::object> callable = share(tenant_of);
             std::unique_ptr<Metrics> made =
                 unwrap(Metrics::create({.labels = to_labels(labels),
                                         .max_tenants = max_tenants,
-                                        .tenant_of = to_tenant_of(tenant_of)}));
-            new (self) Py{std::shared_ptr<Metrics>(made.release(), delete_metrics)};
+                                        .tenant_of = to_tenant_of(callable)}));
+            new (self) Py{std::shared_ptr<Metrics>(made.release(), delete_metrics), callable};
           },
           nb::kw_only(), nb::arg("labels") = nb::none(), nb::arg("max_tenants") = 0,
           nb::arg("tenant_of") = nb::none(),
@@ -387,14 +387,12 @@ void bind_metrics(nb::module_& m) {
             cache.call("collect", [&](BlockCache& c) { self.metrics->collect(c); });
           },
           nb::arg("cache"), "Takes over sizes and totals, on the thread of the cache.")
-#if __has_include("cache.h")
       .def(
           "collect",
           [](Py& self, PyCache& cache) {
             cache.work("collect", false, [&](PrefixCache& c) { self.metrics->collect(c); });
           },
           nb::arg("cache"), "Takes over sizes and totals, on the thread of the cache.")
-#endif
       .def(
           "text", [](Py& self) { return run(true, [&] { return self.metrics->text(); }); },
           "What a scrape gives.");
@@ -450,7 +448,8 @@ void bind_recorder(nb::module_& m) {
       "True\n"
       ">>> recorder.flush()\n"
       ">>> recorder.stats.recorded_requests\n"
-      "1\n")
+      "1\n"
+      ">>> folder.cleanup()\n")
       .def(
           "__init__",
           [](Py* self, nb::handle path, std::size_t block_tokens, nb::handle key,
@@ -502,27 +501,25 @@ void bind_recorder(nb::module_& m) {
 
 }  // namespace
 
-std::shared_ptr<CacheObserver> to_observer(nb::handle observer) {
+std::shared_ptr<CacheObserver> to_observer(nb::handle observer, Kept& kept) {
   if (observer.is_none()) return nullptr;
-  if (std::shared_ptr<CacheObserver> metrics = metrics_of(observer)) return metrics;
+  if (std::shared_ptr<CacheObserver> metrics = metrics_of(observer)) {
+    kept.push_back(nb::borrow(observer));  // which has tenant_of
+    return metrics;
+  }
   if (nb::isinstance<PyTraceRecorder>(observer))
     return nb::cast<PyTraceRecorder&>(observer).recorder;
   if (nb::isinstance<nb::list>(observer) || nb::isinstance<nb::tuple>(observer)) {
     std::vector<std::shared_ptr<CacheObserver>> several;
     for (const nb::handle one : observer)
-      if (std::shared_ptr<CacheObserver> made = to_observer(one)) several.push_back(made);
+      if (std::shared_ptr<CacheObserver> made = to_observer(one, kept)) several.push_back(made);
     return std::make_shared<SharedFanOut>(std::move(several));
   }
-  return std::make_shared<PythonObserver>(observer);
+  return std::make_shared<PythonObserver>(observer, kept);
 }
 
-int traverse_observer(const CacheObserver* observer, visitproc visit, void* arg) {
-  const auto* holder = dynamic_cast<const Holder*>(observer);
-  return holder == nullptr ? 0 : holder->traverse(visit, arg);
-}
-
-void clear_observer(CacheObserver* observer) {
-  if (auto* holder = dynamic_cast<Holder*>(observer)) holder->clear();
+void mute(CacheObserver* observer) {
+  if (auto* tells = dynamic_cast<TellsPython*>(observer)) tells->mute();
 }
 
 void bind_observe(nb::module_& m) {

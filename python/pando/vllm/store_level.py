@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -16,21 +17,44 @@ _REMEMBERED = 65536  # answers that nobody has come back for
 _T = TypeVar("_T")
 
 
-def as_pages(memory: Any) -> npt.NDArray[np.uint8]:
-    """Memory of host blocks as rows of bytes, one per block, without a copy."""
-    rows: npt.NDArray[Any] = np.asarray(memory)
-    if rows.ndim < 2 or not rows.flags.c_contiguous:
-        raise ValueError(
-            f"pages: an array of shape {rows.shape}; expected the bytes of a block in each row, "
-            "one behind the other"
-        )
-    return rows.reshape(len(rows), -1).view(np.uint8)
+class ArrayPages:
+    """Host blocks in an array: block i is row i. No copy is made."""
+
+    def __init__(self, memory: Any) -> None:
+        rows: npt.NDArray[Any] = np.asarray(memory)
+        if rows.ndim < 2 or not rows.flags.c_contiguous:
+            raise ValueError(
+                f"pages: an array of shape {rows.shape}; expected the bytes of a block in each "
+                "row, one behind the other"
+            )
+        self._rows = rows.reshape(len(rows), -1).view(np.uint8)
+        self.num_blocks, self.block_bytes = self._rows.shape
+
+    def pieces(self, block: int) -> list[npt.NDArray[np.uint8]]:
+        return [self._rows[block]]
+
+
+class HostPages:
+    """Host blocks in a :class:`pando.HostPool`: block i is page i. Who uses which page is not told
+    to the pool: give it to nobody else."""
+
+    def __init__(self, pool: pando.HostPool) -> None:
+        self._pool = pool
+        self.num_blocks = pool.num_pages
+        self.block_bytes = pool.page_bytes
+
+    def pieces(self, block: int) -> list[npt.NDArray[np.uint8]]:
+        return [
+            np.ctypeslib.as_array((ctypes.c_uint8 * region.size_bytes).from_address(region.address))
+            for region in self._pool.page_regions(block)
+        ]
 
 
 class StoreLevel:
     """Puts blocks of the host into a store, and gets them back. Calls run on the store's threads;
-    the rows of `pages` that a call uses are the caller's to keep until it has finished.
+    the blocks that a call uses are the caller's to leave alone until it has finished.
 
+    ``pages`` is the host's memory: an array with a row of bytes per block, or a HostPool.
     ``scope`` says whose pages they are: the model, the type and layout of its KV, the rank. Whoever
     has another shares nothing. The size of a block is in the key anyway.
     """
@@ -39,28 +63,30 @@ class StoreLevel:
         if not scope:
             raise ValueError("scope: expected a name of the model, its KV's layout and the rank")
         self.store = store
-        self.pages = as_pages(pages)
-        self._prefix = f"vllm/{scope}/{self.pages.shape[1]}/"
+        self._pages: ArrayPages | HostPages = (
+            HostPages(pages) if isinstance(pages, pando.HostPool) else ArrayPages(pages)
+        )
+        self._prefix = f"vllm/{scope}/{self._pages.block_bytes}/"
 
     @property
     def num_blocks(self) -> int:
-        return len(self.pages)
+        return self._pages.num_blocks
 
     def exists(self, keys: Sequence[bytes]) -> pando.StoreCall | None:
         """None, here and below: the store takes no more calls."""
         return self._try(self.store.exists, self._names(keys))
 
     def put(self, keys: Sequence[bytes], blocks: Sequence[int]) -> pando.StoreCall | None:
-        return self._try(self.store.put, self._names(keys), self._rows(blocks))
+        return self._try(self.store.put, self._names(keys), self._memory(blocks))
 
     def get(self, keys: Sequence[bytes], blocks: Sequence[int]) -> pando.StoreCall | None:
-        return self._try(self.store.get, self._names(keys), self._rows(blocks))
+        return self._try(self.store.get, self._names(keys), self._memory(blocks))
 
     def _names(self, keys: Sequence[bytes]) -> list[str]:
         return [self._prefix + key.hex() for key in keys]
 
-    def _rows(self, blocks: Sequence[int]) -> list[npt.NDArray[np.uint8]]:
-        return [self.pages[block] for block in blocks]
+    def _memory(self, blocks: Sequence[int]) -> list[list[npt.NDArray[np.uint8]]]:
+        return [self._pages.pieces(block) for block in blocks]
 
     @staticmethod
     def _try(call: Any, *args: Any) -> pando.StoreCall | None:
