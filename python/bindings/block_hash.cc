@@ -162,7 +162,10 @@ void bind_block_hash(nb::module_& m) {
       nb::arg("keys"), nb::arg("begin"), nb::arg("end"),
       nb::sig("def extra_keys(keys: RequestKeys, begin: int, end: int) -> list[str | ItemKey | "
               "bytes]"),
-      "Of the block at tokens [begin, end): what its hash takes in beside tokens.");
+      "Of the block at tokens [begin, end): what its hash takes in beside tokens.\n\n"
+      ">>> keys = pando.RequestKeys(lora='french', salt='acme')\n"
+      ">>> pando.extra_keys(keys, 0, 16), pando.extra_keys(keys, 16, 32)\n"
+      "(['french', 'acme'], ['french'])\n");
   nb::class_<BlockHasher>(
       m, "BlockHasher",
       "Names blocks by what is in them: a hash takes in that of the block before, the tokens, and "

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "allocators.h"
+#include "interpreter.h"
 #include "observe.h"
 #include "policy.h"
 #include "ranks.h"
@@ -27,7 +28,8 @@ class EngineCall {
 
   template <typename Work>
   void call(Work&& work) const {
-    const nb::gil_scoped_acquire gil;
+    const PythonEntry entry;
+    if (!entry) return;  // the interpreter is shutting down, and the engine with it
     try {
       work(callable_);
     } catch (nb::python_error& error) {

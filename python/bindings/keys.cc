@@ -28,7 +28,10 @@ nb::bytes from_page_hash(const PageHash& hash) { return nb::bytes(hash.data(), h
 namespace {
 
 void bind_scope(nb::module_& m) {
-  bind_struct<StoreScope>(m, "StoreScope", "Whose pages they are.")
+  bind_struct<StoreScope>(m, "StoreScope",
+                          "Whose pages they are.\n\n"
+                          ">>> pando.StoreScope(model='org/model', tp_rank=1, tp_size=4).tp_rank\n"
+                          "1\n")
       .field("model", &StoreScope::model, "str")
       .field("tp_rank", &StoreScope::tp_rank, "int", "Of tensor parallelism.")
       .field("tp_size", &StoreScope::tp_size, "int")
@@ -136,7 +139,15 @@ void bind_keys(nb::module_& m) {
               "page_bytes: int, to: typing.Any) -> ImportReport"),
       "Reads the raw files of an SGLang file store and puts those of the space's model and rank "
       "under their keys in `to`, a backend. The files carry no checksum and no geometry: that they "
-      "were written with the space's is for the caller to know.");
+      "were written with the space's is for the caller to know.\n\n"
+      ">>> import tempfile\n"
+      ">>> geometry = pando.mha_geometry(num_layers=2, heads=1, head_dim=8, page_size=4)\n"
+      ">>> space = pando.KeySpace(pando.StoreScope(model='m'), geometry)\n"
+      ">>> with tempfile.TemporaryDirectory() as empty:\n"
+      "...     report = pando.import_sglang_pages(empty, space, geometry.page_bytes,\n"
+      "...                                        pando.make_memory_store())\n"
+      ">>> report.imported_pages\n"
+      "0\n");
 }
 
 }  // namespace pando::python

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "errors.h"
+#include "interpreter.h"
 #include "structs.h"
 
 namespace pando::python {
@@ -25,7 +26,8 @@ class PythonPolicy final : public EvictionPolicy {
   std::string_view name() const override { return name_; }
 
   EvictionKey key(const NodeStats& stats) const override {
-    const nb::gil_scoped_acquire gil;
+    const PythonEntry entry;
+    if (!entry) return {stats.last_access, 0};
     try {
       return to_key(policy_.attr("key")(stats));
     } catch (nb::python_error& error) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "interpreter.h"
 #include "threads.h"
 
 namespace pando::python {
@@ -48,7 +49,8 @@ class PythonRanks final : public Ranks {
   }
   template <typename Work>
   static Status call(const char* where, Work&& work) {
-    const nb::gil_scoped_acquire gil;
+    const PythonEntry entry;
+    if (!entry) return Error{ErrorCode::cancelled, "the interpreter is shutting down"};
     try {
       work();
       return {};

@@ -426,7 +426,13 @@ void bind_file_store(nb::module_& m) {
               "= True, sync: bool = False, depth: int = 16) -> StoreBackend"),
       "Pages in one directory of this machine, found again after a restart; one process at a time. "
       "`direct`: past the page cache; `sync`: a page that is done survives a power cut; `depth`: "
-      "requests at the device at a time, per call.");
+      "requests at the device at a time, per call.\n\n"
+      ">>> import tempfile\n"
+      ">>> with tempfile.TemporaryDirectory() as directory:\n"
+      "...     backend = pando.make_file_store(directory, min_free_bytes=0)\n"
+      "...     with pando.Store(backend) as store:\n"
+      "...         store.put(['page'], [b'bytes']).wait()\n"
+      "[PageOutcome.done]\n");
 }
 
 void bind_redis_store(nb::module_& m) {

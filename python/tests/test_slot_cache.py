@@ -166,10 +166,9 @@ def test_kv_is_copied_from_slot_to_slot() -> None:
     rows[:] = 0
     rows[source + 1] = 3
     cache.insert([1, 2, 3, 4], source)
-    transfer = cache.copy_kv([1, 2, 3], target)
     with pytest.raises(pando.NotFound):
         cache.copy_kv([9], target)
-    transfer.wait()
+    cache.copy_kv([1, 2, 3], target).wait()
     assert (rows[target + 1][:3] == 3).all() and (rows[target + 1][3:] == 0).all()
     cache.insert([1, 2, 3], target)
     cache.check()
