@@ -105,7 +105,7 @@ void bind_values(nb::module_& m) {
   bind_struct<BlockHashOptions>(m, "BlockHashOptions", "See BlockHasher.")
       .property(
           "function", [](const BlockHashOptions& o) { return o.function; }, set_function,
-          "HashFunction")
+          "HashFunction", "", "HashFunction | str")
       .property(
           "seed", [](const BlockHashOptions& o) { return o.seed ? to_text(*o.seed) : nb::none(); },
           [](BlockHashOptions& o, nb::handle seed) {
@@ -115,7 +115,8 @@ void bind_values(nb::module_& m) {
               o.seed = from_text(seed, "seed");
           },
           "str | None",
-          "What chains start from (vLLM: PYTHONHASHSEED) or, of the keyed function, its key.")
+          "What chains start from (vLLM: PYTHONHASHSEED) or, of the keyed function, its key.",
+          "str | bytes | None")
       .field("wide_check", &BlockHashOptions::wide_check, "bool",
              "128 bits in the second hash, not 64.")
       .constructible()

@@ -48,13 +48,15 @@ class StructBinder {
                  nb::for_setter(setter(name, python_type)), nb::arg("value").none());
     return add(name, python_type);
   }
-  /// One that the struct cannot hold as it is.
+  /// One that the struct cannot hold as it is. `accepted`: what it may be set to, where that is
+  /// more.
   template <typename Get, typename Set>
   StructBinder& property(const char* name, Get get, Set set, const char* python_type,
-                         const char* doc = "") {
+                         const char* doc = "", const char* accepted = nullptr) {
+    if (accepted == nullptr) accepted = python_type;
     type_.def_prop_rw(name, get, set, doc, nb::for_getter(getter(name, python_type)),
-                      nb::for_setter(setter(name, python_type)), nb::arg("value").none());
-    return add(name, python_type);
+                      nb::for_setter(setter(name, accepted)), nb::arg("value").none());
+    return add(name, accepted);
   }
 
   /// Of what callers make themselves.
