@@ -166,7 +166,8 @@ void bind_request(nb::module_& m) {
             const Items<std::size_t> items(blocks, "blocks");
             r.blocks.assign(items.view().begin(), items.view().end());
           },
-          "numpy.typing.NDArray[numpy.uint64]", "An id per block of the input.", "numpy.typing.ArrayLike")
+          "numpy.typing.NDArray[numpy.uint64]", "An id per block of the input.",
+          "numpy.typing.ArrayLike")
       .property(
           "tokens",
           [](const TraceRequest& r) { return to_numpy(std::span<const Token>(r.tokens)); },
@@ -174,7 +175,8 @@ void bind_request(nb::module_& m) {
             const Items<Token> items(tokens, "tokens");
             r.tokens.assign(items.view().begin(), items.view().end());
           },
-          "numpy.typing.NDArray[numpy.int32]", "Of the input, where the trace has them.", "numpy.typing.ArrayLike")
+          "numpy.typing.NDArray[numpy.int32]", "Of the input, where the trace has them.",
+          "numpy.typing.ArrayLike")
       .constructible()
       .done();
 }
