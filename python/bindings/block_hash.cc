@@ -163,7 +163,9 @@ void bind_block_hash(nb::module_& m) {
       nb::arg("keys"), nb::arg("begin"), nb::arg("end"),
       nb::sig("def extra_keys(keys: RequestKeys, begin: int, end: int) -> list[str | ItemKey | "
               "bytes]"),
-      "Of the block at tokens [begin, end): what its hash takes in beside tokens.");
+      "Of the block at tokens [begin, end): what its hash takes in beside tokens.\n\n"
+      ">>> pando.extra_keys(pando.RequestKeys(lora='german', salt='mine'), 0, 16)\n"
+      "['german', 'mine']\n");
   nb::class_<BlockHasher>(
       m, "BlockHasher",
       "Names blocks by what is in them: a hash takes in that of the block before, the tokens, and "
