@@ -276,7 +276,8 @@ void bind_models(nb::module_& m) {
           "geometry", [](const Model& model) { return Geometry(model.geometry); },
           nb::sig("def geometry(self) -> Geometry"), "Of pages of one token.")
       .def_prop_ro("token_bytes", [](const Model& model) { return model.geometry.token_bytes(); });
-  m.def("model_names", &model_names, "The models that find_model() knows by name.\n\n"
+  m.def("model_names", &model_names,
+        "The models that find_model() knows by name.\n\n"
         ">>> 'tiny' in pando.model_names()\n"
         "True\n");
   m.def(
