@@ -118,7 +118,8 @@ void bind_cache_options(nb::module_& m) {
                                   "Of all groups, the null block among them.");
   type.field("groups", &Options::groups, "list[BlockGroup]", "A copy: assign a list to change it.");
   type.property(
-      "hash", [](const Options& o) { return o.plain.hash; }, set_hash, "BlockHashOptions");
+      "hash", [](const Options& o) { return o.plain.hash; }, set_hash, "BlockHashOptions",
+      "What names blocks.", "BlockHashOptions | HashFunction | str");
   plain_field<&Plain::caching>(type, "caching", "bool",
                                "Else every request is computed from its start.");
   plain_field<&Plain::keep_tokens>(type, "keep_tokens", "bool",

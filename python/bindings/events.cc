@@ -128,7 +128,8 @@ void bind_kv_event(nb::module_& m) {
           .field("medium", &KvEvent::medium, "Medium")
           .property(
               "hashes", [](const KvEvent& e) { return hash_list(e.hashes, e.hash_bytes); },
-              set_hashes, "list[bytes]", "Stored: in prefix order; removed: so within a node.")
+              set_hashes, "list[bytes]", "Stored: in prefix order; removed: so within a node.",
+              "collections.abc.Iterable[bytes]")
           .property(
               "parent",
               [](const KvEvent& e) {
@@ -147,19 +148,21 @@ void bind_kv_event(nb::module_& m) {
                 const Items<Token> items(tokens, "tokens");
                 e.tokens.assign(items.view().begin(), items.view().end());
               },
-              "numpy.typing.NDArray[numpy.int32]", "Stored: those of all pages (bigram: one more).")
+              "numpy.typing.NDArray[numpy.int32]", "Stored: those of all pages (bigram: one more).",
+              "numpy.typing.ArrayLike")
           .field("block_size", &KvEvent::block_size, "int", "Stored: tokens per page.")
           .property(
               "ns", [](const KvEvent& e) { return to_bytes(e.ns); },
               [](KvEvent& e, nb::handle ns) { e.ns = from_text(ns, "ns"); }, "bytes",
-              "Stored: the namespace.")
+              "Stored: the namespace.", "str | bytes")
           .field("hash_bytes", &KvEvent::hash_bytes, "int", "Of each hash.")
           .field("group", &KvEvent::group, "int", "BlockCache: of layers.")
           .property(
               "extra_keys", [](const KvEvent& e) { return to_list(e.extra_keys); }, set_extra_keys,
               "list[list[str | ItemKey | bytes]]",
               "BlockCache, stored: of each block what its hash takes in beside tokens, or nothing "
-              "at all.")
+              "at all.",
+              "collections.abc.Iterable[collections.abc.Iterable[str | ItemKey | bytes]]")
           .constructible()
           .done();
   type.attr("Kind") = kind;  // as C++ has it

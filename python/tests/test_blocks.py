@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -397,7 +398,7 @@ def test_stale_hits_are_refused() -> None:
 def test_bad_calls_change_nothing() -> None:
     cache, another = make(), make()
     theirs = another.start([1, 2, 3])
-    calls = [
+    calls: list[Callable[[], Any]] = [
         lambda: cache.append(theirs, [1]),
         lambda: cache.get_computed(theirs),
         lambda: cache.allocate(theirs, 1),
@@ -680,6 +681,33 @@ def test_a_second_thread_is_refused_not_raced() -> None:
     leave.set()
     worker.join()
     assert cache.stats.queries == 0
+
+
+def test_requests_are_dropped_while_another_thread_works() -> None:
+    cache = make(2000)
+    requests = [cache.start(range(i, i + 40)) for i in range(100)]
+    for request in requests:
+        cache.allocate(request, 40)
+    refused = 0
+    stop = threading.Event()
+
+    def drop() -> None:
+        while requests:
+            requests.pop()
+            time.sleep(0.0002)
+        stop.set()
+
+    dropper = threading.Thread(target=drop)
+    dropper.start()
+    while not stop.is_set():
+        try:
+            cache.check()  # without the GIL
+        except pando.WrongThread:  # a request is being let go of this very moment
+            refused += 1
+    dropper.join()
+    del request
+    cache.check()
+    assert cache.usage == 0 and refused < 100
 
 
 def test_nothing_leaks_at_exit() -> None:

@@ -249,7 +249,7 @@ def test_bad_options_are_refused_before_anything_runs(chat: Path) -> None:
         {"page_size": 3},
     ):
         with pytest.raises(pando.Error):
-            pando.replay(chat, **options)  # type: ignore[arg-type]
+            pando.replay(chat, **options)
     with pytest.raises(TypeError, match="no option 'size'"):
         pando.replay(chat, size=3)  # type: ignore[call-arg]
 
@@ -357,7 +357,7 @@ def test_a_plan_is_that_of_the_command(chat: Path, tmp_path: Path) -> None:
 def test_bad_plans_are_refused(chat: Path) -> None:
     for options in ({"at": ["5%"]}, {"policy": "nonsense"}, {"at": ["1GiB"]}, {"model": "x"}):
         with pytest.raises(pando.Error):
-            pando.plan(chat, **options)  # type: ignore[arg-type]
+            pando.plan(chat, **options)
     with pytest.raises(TypeError):
         pando.plan(chat, device=3)  # type: ignore[call-arg]
 

@@ -139,9 +139,10 @@ def test_old_matches_are_refused() -> None:
 
 def test_bad_calls_change_nothing() -> None:
     slots, cache = make()
-    for call in (lambda: cache.insert([], 0), lambda: cache.insert([1], 99)):
+    bad: list[tuple[list[int], int]] = [([], 0), ([1], 99)]
+    for tokens, slot in bad:
         with pytest.raises(pando.InvalidArgument):
-            call()
+            cache.insert(tokens, slot)
     with pytest.raises(pando.InvalidArgument, match="never been handed out"):
         cache.insert([1], 0)
     with pytest.raises(pando.InvalidArgument, match="slot holds 8"):
