@@ -1,31 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// From words to a ReplayOptions.
 #include "tools/cache_options.h"
 
 #include <CLI/CLI.hpp>
-#include <utility>
-
-#include "base/check.h"
 
 namespace pando::tools {
-namespace {
-
-constexpr std::size_t kDefaultDeviceTokens = 1'000'000;
-constexpr const char* kStandIn = "tiny";  // with --bytes, where no model is given
-
-bool is_share(const std::optional<Capacity>& capacity) {
-  return capacity && capacity->unit == Capacity::Unit::share;
-}
-
-/// Nothing where neither model nor bytes are asked for.
-Result<std::optional<Geometry>> geometry_of(const CacheArguments& a) {
-  if (a.model.empty() && !a.bytes) return std::optional<Geometry>{};
-  Result<Model> model = find_model(a.model.empty() ? kStandIn : a.model);
-  if (!model) return model.error();
-  return std::optional(std::move(model->geometry));
-}
-
-}  // namespace
 
 void add_cache_options(CLI::App& app, CacheArguments& a) {
   add_quantity(app, "--page", a.page, "Page size in tokens (default: a block of the trace)");
@@ -56,41 +34,13 @@ void add_cache_options(CLI::App& app, CacheArguments& a) {
 
 Result<ReplayOptions> resolve(const CacheArguments& a, const TraceArguments& trace,
                               const PeekedTrace& peeked, bool quiet) {
-  ReplayOptions options;
-  options.block_tokens = peeked.block_tokens();
-  options.namespace_per_session = a.namespaces == "session";
-  StackOptions& stack = options.stack;
-  const bool has_tokens = !peeked.first().tokens.empty();
-  stack.page_size = a.page.value_or(has_tokens ? 16 : options.block_tokens);
-  stack.device_tokens = kDefaultDeviceTokens;
-  stack.policy = a.policy;
-  stack.store_at = a.store_at;
-  stack.window = a.window;
-  stack.window_share = a.window_share;
-  const Result<WritePolicy> write = parse_write_policy(a.write_policy);
-  if (!write) return write.error();
-  stack.write_policy = *write;
-
-  Measures measures{.block_tokens = options.block_tokens};
-  const Result<std::optional<Geometry>> geometry = geometry_of(a);
-  if (!geometry) return geometry.error();
-  if (*geometry) measures.token_bytes = (*geometry)->token_bytes();
-  options.token_bytes = measures.token_bytes.value_or(0);
-  if (a.bytes) stack.geometry = *geometry;
-  if (is_share(a.device) || is_share(a.host) || is_share(a.store)) {
+  std::optional<std::size_t> unique_blocks;
+  if (needs_unique_blocks(a)) {
     const Result<Survey> surveyed = survey_trace(trace, quiet);
     if (!surveyed) return surveyed.error();
-    measures.unique_blocks = surveyed->unique_blocks;
+    unique_blocks = surveyed->unique_blocks;
   }
-  for (const auto& [given, tokens] : {std::pair{&a.device, &stack.device_tokens},
-                                      {&a.host, &stack.host_tokens},
-                                      {&a.store, &stack.store_tokens}}) {
-    if (!*given) continue;
-    const Result<std::size_t> resolved = to_tokens(**given, measures);
-    if (!resolved) return resolved.error();
-    *tokens = *resolved;
-  }
-  return options;
+  return pando::resolve(a, peeked, unique_blocks);
 }
 
 }  // namespace pando::tools

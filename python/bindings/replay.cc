@@ -13,7 +13,7 @@
 
 #include "arrays.h"
 #include "events.h"
-#include "replay/capacity.h"
+#include "replay/cache_arguments.h"
 #include "replay/models.h"
 #include "replay/plan.h"
 #include "replay/replay_json.h"
@@ -133,61 +133,33 @@ constexpr const char* kTraceArgument =
 constexpr const char* kProgressOption =
     "progress: collections.abc.Callable[[float, int], object] | None = None";
 
-/// Takes the options of a cache; everything in tokens. Reads the trace once more where a capacity
-/// is a share of its blocks.
+/// Takes the options of a cache. Reads the trace once more where a capacity is a share of its
+/// blocks.
 ReplayOptions take_cache_options(NamedArguments& arguments, const PyTrace& trace,
                                  const PeekedTrace& peeked, std::string& model) {
-  const nb::object progress = nb::none();
-  ReplayOptions options;
-  StackOptions& stack = options.stack;
-  options.block_tokens = peeked.block_tokens();
-  stack.page_size = peeked.first().tokens.empty() ? options.block_tokens : 16;
-  stack.device_tokens = 1'000'000;
-  std::string write_policy = "write_through", namespaces = "none";
-  bool bytes = false;
-  arguments.take("page_size", stack.page_size);
-  arguments.take("policy", stack.policy);
-  arguments.take("store_at", stack.store_at);
-  arguments.take("window_share", stack.window_share);
-  arguments.take("write_policy", write_policy);
-  arguments.take("namespaces", namespaces);
-  arguments.take("bytes", bytes);
-  std::size_t window = 0;
-  const nb::object has_window = arguments.take("window");
-  if (!has_window.is_none()) {
-    if (!nb::try_cast(has_window, window)) raise_invalid("window: expected an int or None");
-    stack.window = window;
+  CacheArguments cache;
+  arguments.take("page_size", cache.page);
+  arguments.take("policy", cache.policy);
+  arguments.take("store_at", cache.store_at);
+  arguments.take("window", cache.window);
+  arguments.take("window_share", cache.window_share);
+  arguments.take("write_policy", cache.write_policy);
+  arguments.take("namespaces", cache.namespaces);
+  arguments.take("bytes", cache.bytes);
+  cache.model = model = to_model(arguments.take("model"));
+  for (const auto& [name, capacity] :
+       {std::pair{"device", &cache.device}, {"host", &cache.host}, {"store", &cache.store}})
+    *capacity = to_capacity(arguments.take(name), name);
+  std::optional<std::size_t> unique_blocks;
+  if (needs_unique_blocks(cache)) {
+    if (trace.once)
+      raise_invalid(
+          "a share of the different blocks needs a trace that can be read twice; standard input "
+          "cannot");
+    const std::unique_ptr<PeekedTrace> again = open_peeked(trace);
+    unique_blocks = watched(*again, nb::none(), [](Trace& t) { return survey(t); }).unique_blocks;
   }
-  stack.write_policy = unwrap(parse_write_policy(write_policy));
-  if (namespaces != "none" && namespaces != "session")
-    raise_invalid(fmt::format("namespaces: expected 'none' or 'session', got '{}'", namespaces));
-  options.namespace_per_session = namespaces == "session";
-
-  Measures measures{.block_tokens = options.block_tokens};
-  model = to_model(arguments.take("model"));
-  if (!model.empty() || bytes) {
-    const Geometry geometry = unwrap(find_model(model.empty() ? "tiny" : model)).geometry;
-    measures.token_bytes = geometry.token_bytes();
-    options.token_bytes = *measures.token_bytes;
-    if (bytes) stack.geometry = geometry;
-  }
-  for (const auto& [name, tokens] : {std::pair{"device", &stack.device_tokens},
-                                     {"host", &stack.host_tokens},
-                                     {"store", &stack.store_tokens}}) {
-    const std::optional<Capacity> capacity = to_capacity(arguments.take(name), name);
-    if (!capacity) continue;
-    if (capacity->unit == Capacity::Unit::share && !measures.unique_blocks) {
-      if (trace.once)
-        raise_invalid(
-            "a share of the different blocks needs a trace that can be read twice; standard "
-            "input cannot");
-      const std::unique_ptr<PeekedTrace> again = open_peeked(trace);
-      measures.unique_blocks =
-          watched(*again, progress, [](Trace& t) { return survey(t); }).unique_blocks;
-    }
-    *tokens = unwrap(to_tokens(*capacity, measures));
-  }
-  return options;
+  return unwrap(resolve(cache, peeked, unique_blocks));
 }
 
 // ---- Replaying ---------------------------------------------------------------------------------
