@@ -3,7 +3,9 @@
 if(EXISTS ${PROJECT_SOURCE_DIR}/build/venv/installed.txt AND NOT DEFINED SKBUILD)
   set(Python_EXECUTABLE ${PROJECT_SOURCE_DIR}/build/venv/bin/python)
 endif()
-if(PANDO_SANITIZE OR (NOT Python_EXECUTABLE AND NOT DEFINED SKBUILD))
+# The thread sanitizer knows nothing of the GIL; a fuzzer has no use for Python.
+if(PANDO_SANITIZE MATCHES "thread" OR PANDO_BUILD_FUZZ OR
+   (NOT Python_EXECUTABLE AND NOT DEFINED SKBUILD))
   option(PANDO_PYTHON "Build the Python module" OFF)
 else()
   option(PANDO_PYTHON "Build the Python module" ON)
