@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -348,3 +349,14 @@ def test_pages_of_a_host_pool() -> None:
     level.get([b"k"], [2]).wait()  # type: ignore[union-attr]
     assert all((piece == 7).all() for piece in level._pages.pieces(2))
     assert level.num_blocks == host.num_pages
+
+
+def test_specs_say_that_vllm_is_missing() -> None:
+    if importlib.util.find_spec("vllm") is not None:
+        pytest.skip("vLLM is installed")
+    from pando.vllm import spec
+
+    with pytest.raises(ImportError, match="PandoOffloadingSpec needs vllm.v1.kv_offload"):
+        spec.PandoOffloadingSpec(object())
+    with pytest.raises(ImportError, match="PandoTier needs"):
+        spec.PandoTier(object(), memoryview(b""), "PandoTier")

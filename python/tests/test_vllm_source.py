@@ -13,6 +13,7 @@ import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace as Some
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,14 @@ def vllm(request: pytest.FixtureRequest) -> Iterator[Any]:
         yield lambda name: importlib.import_module(f"vllm.{name}")
 
 
+def has(vllm: Any, name: str) -> bool:
+    """Whether this version has such a file."""
+    try:
+        return hasattr(vllm(name), "__file__")
+    except ImportError:
+        return False
+
+
 class Hashed(Request):
     """With the hashes that vLLM's requests have."""
 
@@ -61,7 +70,7 @@ def real_manager(vllm: Any, num_blocks: int, spec: Any, eagle: bool) -> Any:
         kv_cache_groups=[interface.KVCacheGroupSpec(["layer"], spec)],
     )
     managers = vllm("v1.core.single_type_kv_cache_manager")
-    if not hasattr(vllm("v1.kv_cache_spec_registry"), "__file__"):  # not in this folder
+    if not has(vllm, "v1.kv_cache_spec_registry"):  # not in this folder
         managers.KVCacheSpecRegistry = Registry
     Registry.managers = managers
     kind = vllm("v1.core.kv_cache_manager").KVCacheManager
@@ -172,15 +181,15 @@ def test_managers_decide_alike(vllm: Any, window: int | None, eagle: bool) -> No
 
 def test_offloading_managers_decide_alike(vllm: Any) -> None:
     """Transfers that end as soon as they begin: then the end of one is its only use."""
-    modules = [vllm(f"v1.kv_offload.{name}") for name in ("cpu.manager", "lru_manager")]
-    if hasattr(modules[1], "__file__"):
+    if has(vllm, "v1.kv_offload.lru_manager"):
         backend = vllm("v1.kv_offload.backends.cpu").CPUBackend(block_size=16, num_blocks=8)
-        real, api = modules[1].LRUOffloadingManager(backend), "0.11"
+        real = vllm("v1.kv_offload.lru_manager").LRUOffloadingManager(backend)
+        api = "0.11"
         context: tuple[Any, ...] = ()
     else:
-        real = modules[0].CPUOffloadingManager(8)
+        real = vllm("v1.kv_offload.cpu.manager").CPUOffloadingManager(8)
         base = vllm("v1.kv_offload.base")
-        api = "0.32" if hasattr(base, "__file__") else "0.20"
+        api = "0.32" if has(vllm, "v1.kv_offload.base") else "0.20"
         context = (base.ReqContext("r"),) if api == "0.32" else (object(),)
     ours = pando.vllm.OffloadingManager(8, api=api)
     late = context if api == "0.32" else ()  # touch and complete_* got theirs later
@@ -222,26 +231,72 @@ def test_offloading_managers_decide_alike(vllm: Any) -> None:
     assert hits > 0 and evictions > 0
 
 
-def test_a_store_of_ours_is_a_tier_of_vllm_s(vllm: Any) -> None:
-    base = vllm("v1.kv_offload.base")
-    if not hasattr(base, "__file__"):
-        pytest.skip("this version has no tiers")
-    tiering = vllm("v1.kv_offload.tiering.base")
-    spec_module = importlib.import_module("pando.vllm.spec")
+def offloading_config(vllm: Any, extra: dict[str, Any]) -> Any:
+    """As 0.32 has it."""
     config = vllm("v1.kv_offload.config")
-    shape = config.OffloadingConfig(
+    return config.OffloadingConfig(
         groups=(),
-        worker_kv_bytes_per_block=8,
-        enable_kv_cache_events=False,
-        extra_config={},
+        worker_kv_bytes_per_block=1024,
+        enable_kv_cache_events=True,
+        extra_config=extra,
         engine_id="e",
         model=config.OffloadingModelConfig("org/model", "bfloat16"),
         cache=config.OffloadingCacheConfig(16, 1),
         parallel=config.OffloadingParallelConfig(0, 1, 1, 1, 1, 1, 0, 1, None, False),
     )
+
+
+def test_the_factory_makes_our_spec_by_its_module_path(vllm: Any) -> None:
+    extra = {
+        "spec_name": "PandoOffloadingSpec",
+        "spec_module_path": "pando.vllm.spec",
+        "num_cpu_blocks": 4,
+        "cpu_bytes_to_use": 4 * 4096,
+    }
+    config = Some(
+        kv_transfer_config=Some(kv_connector_extra_config=extra),
+        cache_config=Some(block_size=16),
+        parallel_config=Some(world_size=1),
+        kv_events_config=Some(enable_kv_cache_events=True),
+    )
+    group = Some(kv_cache_spec=Some(block_size=16))
+    tensors = [Some(size=40960)]
+    args: tuple[Any, ...] = (config,)
+    if has(vllm, "v1.kv_offload.base"):
+        args = (offloading_config(vllm, extra),)
+    elif has(vllm, "v1.kv_offload.cpu.spec"):
+        cache = Some(num_blocks=10, kv_cache_groups=[group], kv_cache_tensors=tensors)
+        args = (config, cache)
+    spec = vllm("v1.kv_offload.factory").OffloadingSpecFactory.create_spec(*args)
+    manager = spec.get_manager()
+    assert isinstance(manager, pando.vllm.OffloadingManager)
+    assert manager.num_blocks == 4
+    assert spec.get_manager() is manager
+    api = importlib.import_module("pando.vllm.spec").api_of_vllm()
+    key = bytes(36)
+    output = manager.prepare_store([key])
+    manager.complete_store([key])
+    assert type(output.store_spec).__module__.startswith("vllm.")
+    assert [event.removed for event in manager.take_events()] == [False]
+    if api == "0.11":
+        assert manager.lookup([key]) == 1
+    elif api == "0.20":
+        assert manager.lookup(key, None) is True
+    else:
+        assert manager.lookup(key, None) is vllm("v1.kv_offload.base").LookupResult.HIT
+
+
+def test_a_store_of_ours_is_a_tier_of_vllm_s(vllm: Any) -> None:
+    if not has(vllm, "v1.kv_offload.tiering.base"):
+        pytest.skip("this version has no tiers")
+    base = vllm("v1.kv_offload.base")
+    tiering = vllm("v1.kv_offload.tiering.base")
+    shape = offloading_config(vllm, {})
     memory = np.zeros((4, 64), np.uint8)
-    tier = spec_module.PandoTier(
-        Holder(shape), memoryview(memory), "PandoTier", backend="memory", options={}
+    tier = vllm("v1.kv_offload.tiering.factory").SecondaryTierFactory.create_secondary_tier(
+        {"type": "PandoTier", "module_path": "pando.vllm.spec", "backend": "memory"},
+        memoryview(memory),
+        Some(config=shape),
     )
     assert isinstance(tier, tiering.SecondaryTierManager)
     context = base.ReqContext("r")
@@ -267,10 +322,3 @@ def test_a_store_of_ours_is_a_tier_of_vllm_s(vllm: Any) -> None:
     assert (memory[3] == 7).all()
     assert not tier.has_pending_work()
     tier.shutdown()
-
-
-class Holder:
-    """A spec, as far as a tier looks at it."""
-
-    def __init__(self, config: Any) -> None:
-        self.config = config

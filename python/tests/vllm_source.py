@@ -34,6 +34,7 @@ REAL = {
     "vllm.v1.kv_offload.backends.cpu",
     "vllm.v1.kv_offload.base",
     "vllm.v1.kv_offload.config",
+    "vllm.v1.kv_offload.cpu",
     "vllm.v1.kv_offload.cpu.common",
     "vllm.v1.kv_offload.cpu.manager",
     "vllm.v1.kv_offload.cpu.policies.abstract",
@@ -41,9 +42,14 @@ REAL = {
     "vllm.v1.kv_offload.cpu.policies.base",
     "vllm.v1.kv_offload.cpu.policies.factory",
     "vllm.v1.kv_offload.cpu.policies.lru",
+    "vllm.v1.kv_offload.cpu.shared_offload_region",
+    "vllm.v1.kv_offload.cpu.spec",
+    "vllm.v1.kv_offload.factory",
     "vllm.v1.kv_offload.lru_manager",
     "vllm.v1.kv_offload.mediums",
+    "vllm.v1.kv_offload.spec",
     "vllm.v1.kv_offload.tiering.base",
+    "vllm.v1.kv_offload.tiering.factory",
     "vllm.v1.kv_offload.tiering.manager",
     "vllm.v1.metrics.cache_hit_source",
 }
@@ -97,9 +103,13 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> Any:
         top = name.split(".")[0]
         if top == "vllm":
-            file = self.root.joinpath(*name.split(".")).with_suffix(".py")
+            place = self.root.joinpath(*name.split("."))
+            file = place.with_suffix(".py")
             if name in REAL and file.exists():
                 return importlib.util.spec_from_file_location(name, file)
+            # Whoever asks which version this is must not find what it has not.
+            if name.startswith("vllm.v1.kv_offload") and not (file.exists() or place.exists()):
+                return None
         elif top not in _THIRD_PARTIES or importlib.machinery.PathFinder.find_spec(name, path):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
@@ -122,5 +132,7 @@ def imported(root: Path) -> Iterator[None]:
     finally:
         sys.meta_path.remove(finder)
         for name in set(sys.modules) - before:
-            if name.split(".")[0] in {"vllm", *_THIRD_PARTIES} or name == "pando.vllm.spec":
+            if name.split(".")[0] in {"vllm", *_THIRD_PARTIES}:
                 del sys.modules[name]
+        if sys.modules.pop("pando.vllm.spec", None) is not None:  # it has classes of this vLLM's
+            del sys.modules["pando.vllm"].spec
