@@ -188,9 +188,10 @@ def test_offloading_managers_decide_alike(vllm: Any) -> None:
         context: tuple[Any, ...] = ()
     else:
         real = vllm("v1.kv_offload.cpu.manager").CPUOffloadingManager(8)
-        base = vllm("v1.kv_offload.base")
         api = "0.32" if has(vllm, "v1.kv_offload.base") else "0.20"
-        context = (base.ReqContext("r"),) if api == "0.32" else (object(),)
+        context = (object(),)
+        if api == "0.32":
+            context = (vllm("v1.kv_offload.base").ReqContext("r"),)
     ours = pando.vllm.OffloadingManager(8, api=api)
     late = context if api == "0.32" else ()  # touch and complete_* got theirs later
     rng = random.Random(3)
