@@ -123,7 +123,8 @@ void bind_bytes(nb::class_<PyHostPool>& type) {
             });
           },
           nb::arg("page"), nb::arg("data"),
-          nb::sig("def load_page(self, page: int, data: collections.abc.Buffer) -> None"),
+          nb::sig("def load_page(self, page: int, data: typing_extensions.Buffer | "
+                  "numpy.typing.NDArray[typing.Any]) -> None"),
           "Copies a page in; it must be protected for writing.")
       .def(
           "page_regions",
@@ -188,7 +189,7 @@ void bind_host_pool(nb::module_& m) {
           nb::arg("layout") = HostLayout::layer_first, nb::kw_only(), nb::arg("ratio") = nb::none(),
           nb::arg("size_bytes") = nb::none(), nb::arg("keep_free_bytes") = std::size_t{1} << 30,
           nb::sig("def __init__(self, device: KvPool, arena: Arena | None = None, layout: "
-                  "HostLayout = HostLayout.layer_first, *, ratio: float | None = None, "
+                  "HostLayout = ..., *, ratio: float | None = None, "
                   "size_bytes: int | None = None, keep_free_bytes: int = 1073741824) -> None"))
       .def_prop_ro("geometry", [](PyHostPool& self) { return self.object->geometry(); })
       .def_prop_ro("layout", [](PyHostPool& self) { return self.object->layout(); })

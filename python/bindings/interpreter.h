@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python seen from threads of the library: references that any thread may drop, and a gate that
-// such threads pass on their way into Python. Python ends a thread that wants the GIL while the
-// interpreter shuts down, in the middle of whatever it does; so before that the gate closes, waits
-// for those inside, and turns away the rest.
+// Python seen from threads that are outside it: references that any thread may drop, and a gate
+// that threads pass on their way into Python. Python ends a thread that wants the GIL while the
+// interpreter shuts down, in the middle of whatever C++ it is in; so before that the gate closes,
+// waits for those on their way, and turns away the rest.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 #include <memory>
-#include <vector>
 
 namespace pando::python {
 
@@ -30,9 +29,24 @@ class PythonEntry {
   std::unique_ptr<nb::gil_scoped_acquire> gil_;
 };
 
-/// Let go of when the interpreter shuts down, before modules do: for what the library's own tables
-/// hold for ever. Needs the GIL, as does every use of the reference.
-void drop_at_exit(std::shared_ptr<nb::object> reference);
+/// Without the GIL for as long as it lives. A thread that wants it back when the interpreter has
+/// begun to shut down stays here for ever; the process ends without it.
+class GilRelease {
+ public:
+  GilRelease() : state_(PyEval_SaveThread()) {}
+  ~GilRelease();
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+/// As keep(), but let go of when the interpreter shuts down, when nobody enters Python any more:
+/// for what Python wrote and the library calls. Such an object leads back to whatever its module
+/// has, the library's own objects among them, in circles that no collector sees. Needs the GIL, as
+/// does every use; once it is let go of there are no more entries.
+std::shared_ptr<nb::object> keep_until_exit(nb::object object);
 
 void bind_interpreter(nb::module_& m);
 

@@ -168,7 +168,7 @@ void bind_geometry_class(nb::module_& m) {
       .property(
           "planes", &planes_of,
           [](Geometry& self, std::vector<Plane> planes) { self.planes = std::move(planes); },
-          "collections.abc.Sequence[Plane]")
+          "tuple[Plane, ...]", "", "collections.abc.Sequence[Plane]")
       .field("num_layers", &Geometry::num_layers, "int")
       .field("first_layer", &Geometry::first_layer, "int", "Id of the first layer here.")
       .field("page_size", &Geometry::page_size, "int", "Tokens of a page.")

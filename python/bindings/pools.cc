@@ -106,13 +106,13 @@ void bind_view(nb::module_& m) {
           },
           nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none(),
           nb::sig("def __array__(self, dtype: typing.Any = None, copy: bool | None = None) -> "
-                  "numpy.typing.NDArray[typing.Any]"))
+                  "typing.Any"))
       .def(
           "__dlpack__",
           [](nb::handle_t<PyTensorView> self, const nb::kwargs& options) {
             const auto& view = nb::cast<const PyTensorView&>(self);
             const nb::object array =
-                nb::cast(array_over<>(view, self, dlpack_type(view.view.dtype)));
+                nb::cast(array_over<nb::array_api>(view, self, dlpack_type(view.view.dtype)));
             return nb::object(array.attr("__dlpack__")(**options));
           },
           nb::sig("def __dlpack__(self, **options: typing.Any) -> typing.Any"))
@@ -469,7 +469,7 @@ void bind_plane_memory(nb::module_& m) {
             for (const std::uintptr_t address : addresses)
               self.layers.push_back(reinterpret_cast<std::byte*>(address));
           },
-          "collections.abc.Sequence[int]", "Addresses.")
+          "list[int]", "Addresses.", "collections.abc.Sequence[int]")
       .field("page_stride", &PlaneMemory::page_stride, "int", "In bytes, as all strides.")
       .field("token_stride", &PlaneMemory::token_stride, "int")
       .field("head_stride", &PlaneMemory::head_stride, "int")
@@ -660,7 +660,7 @@ void bind_kv_pool(nb::module_& m) {
           nb::arg("geometry"), nb::arg("capacity_tokens"), nb::arg("arena") = nb::none(),
           nb::arg("layout") = DeviceLayout::layer_first,
           nb::sig("def __init__(self, geometry: Geometry, capacity_tokens: int, arena: Arena | "
-                  "None = None, layout: DeviceLayout = DeviceLayout.layer_first) -> None"))
+                  "None = None, layout: DeviceLayout = ...) -> None"))
       .def_static(
           "adopt", &adopt, nb::arg("geometry"), nb::arg("planes"),
           nb::arg("num_pages") = nb::none(), nb::arg("kind") = nb::none(),
@@ -750,7 +750,7 @@ void bind_window_pool(nb::module_& m) {
           nb::arg("layout") = DeviceLayout::layer_first,
           nb::sig("def __init__(self, geometry: Geometry, slots: WindowAllocator, *, full_layers: "
                   "collections.abc.Sequence[int], window_layers: collections.abc.Sequence[int], "
-                  "arena: Arena | None = None, layout: DeviceLayout = DeviceLayout.layer_first) "
+                  "arena: Arena | None = None, layout: DeviceLayout = ...) "
                   "-> None"))
       .def_prop_ro(
           "full", [](const Py& self) { return side_of(self, self.pool->full()); },

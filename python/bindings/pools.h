@@ -111,7 +111,7 @@ struct PyCopier {
   PyCopier& operator=(PyCopier&&) = default;
   ~PyCopier() {
     if (copier == nullptr) return;
-    const nb::gil_scoped_release released;  // waits for what runs
+    const GilRelease released;  // waits for what runs
     copier.reset();
   }
 };

@@ -94,7 +94,7 @@ nb::object piece_of(nb::handle self, std::int64_t index) {
 template <typename Copy>
 void copy_long(std::size_t size_bytes, Copy&& copy) {
   if (size_bytes < kLongCopy) return copy();
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   copy();
 }
 
@@ -153,6 +153,16 @@ void bind_page(nb::module_& m) {
           "__getitem__",
           [](nb::handle_t<PyStorePage> self, std::int64_t index) { return piece_of(self, index); },
           nb::arg("index"), nb::sig("def __getitem__(self, index: int) -> memoryview"))
+      .def(
+          "__iter__",
+          [](nb::handle_t<PyStorePage> self) {
+            const std::size_t size = nb::cast<const PyStorePage&>(self).pieces.size();
+            nb::list views;
+            for (std::size_t i = 0; i < size; ++i)
+              views.append(piece_of(self, static_cast<std::int64_t>(i)));
+            return nb::object(nb::iter(views));
+          },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[memoryview]"))
       .def_prop_ro("size_bytes", &PyStorePage::size_bytes, "Of all buffers.")
       .def_prop_ro(
           "addresses",
@@ -171,7 +181,8 @@ void bind_page(nb::module_& m) {
       .def("tobytes", &bytes_of, nb::sig("def tobytes(self) -> bytes"),
            "All buffers as one, copied.")
       .def("copy_from", &copy_from, nb::arg("data"),
-           nb::sig("def copy_from(self, data: collections.abc.Buffer) -> PageOutcome"),
+           nb::sig("def copy_from(self, data: typing_extensions.Buffer | "
+                   "numpy.typing.NDArray[typing.Any]) -> PageOutcome"),
            "Fills all buffers from one. `PageOutcome.damaged` where it is not as long as they are: "
            "what get() may return for the page.")
       .def("__repr__", [](const PyStorePage& self) {
@@ -276,22 +287,17 @@ class TagBlocks {
 class PythonStore final : public StoreBackend {
  public:
   PythonStore(nb::handle store, std::string name, std::size_t batch_pages)
-      : store_(nb::borrow(store)),
+      : store_(keep_until_exit(nb::borrow(store))),
         name_(std::move(name)),
         registers_(nb::hasattr(store, "register_memory")),
         batch_pages_(batch_pages),
         tags_(batch_pages) {}
-  ~PythonStore() override {
-    const nb::gil_scoped_acquire gil;
-    store_.reset();
-  }
-
   std::string_view name() const override { return name_; }
 
   void exists(StoreBatch& batch) override {
     in_parts(batch, [&](std::size_t first, std::size_t count) {
       const Answers answers = ask("exists", [&] {
-        return to_outcomes(store_.attr("exists")(keys_of(batch, first, count)), "exists", count,
+        return to_outcomes(store_->attr("exists")(keys_of(batch, first, count)), "exists", count,
                            {});
       });
       report(batch, first, count, answers, "the store could not tell");
@@ -322,7 +328,7 @@ class PythonStore final : public StoreBackend {
   void remove(StoreBatch& batch) override {
     in_parts(batch, [&](std::size_t first, std::size_t count) {
       const Answers answers = ask("remove", [&] {
-        return to_outcomes(store_.attr("remove")(keys_of(batch, first, count)), "remove", count,
+        return to_outcomes(store_->attr("remove")(keys_of(batch, first, count)), "remove", count,
                            PageOutcome::done);
       });
       report(batch, first, count, answers, "the store did not remove it");
@@ -331,7 +337,7 @@ class PythonStore final : public StoreBackend {
 
   Status clear() override {
     const Answers answers = ask("clear", [&] {
-      (void)store_.attr("clear")();
+      (void)store_->attr("clear")();
       return std::vector<PageOutcome>();
     });
     if (answers.error.empty()) return {};
@@ -343,9 +349,9 @@ class PythonStore final : public StoreBackend {
     std::vector<StoredPage> pages;
     bool can_list = true;
     const Answers answers = ask("list", [&] {
-      can_list = nb::hasattr(store_, "list");
+      can_list = nb::hasattr(*store_, "list");
       if (can_list)
-        for (const nb::handle item : nb::object(store_.attr("list")()))
+        for (const nb::handle item : nb::object(store_->attr("list")()))
           pages.push_back(to_stored_page(item));
       return std::vector<PageOutcome>();
     });
@@ -360,7 +366,7 @@ class PythonStore final : public StoreBackend {
   BackendStats stats() const override {
     BackendStats stats;
     (void)ask("stats", [&] {
-      if (nb::hasattr(store_, "stats")) stats = to_stats(store_.attr("stats")());
+      if (nb::hasattr(*store_, "stats")) stats = to_stats(store_->attr("stats")());
       return std::vector<PageOutcome>();
     });
     return stats;
@@ -374,7 +380,8 @@ class PythonStore final : public StoreBackend {
       block_ = store.tags_.take([&](std::byte* block, std::size_t size_bytes) {
         if (!store.registers_) return;
         (void)store.ask("register_memory", [&] {
-          store.store_.attr("register_memory")(reinterpret_cast<std::uintptr_t>(block), size_bytes);
+          store.store_->attr("register_memory")(reinterpret_cast<std::uintptr_t>(block),
+                                                size_bytes);
           return std::vector<PageOutcome>();
         });
       });
@@ -429,7 +436,7 @@ class PythonStore final : public StoreBackend {
       // However the call goes, its pages end with it.
       const Ending ending{pages};
       std::vector<PageOutcome> outcomes =
-          to_outcomes(store_.attr(method)(keys_of(batch, first, count), ending.shown()), method,
+          to_outcomes(store_->attr(method)(keys_of(batch, first, count), ending.shown()), method,
                       count, silence);
       if (const std::optional<std::string> kept = ending.end())
         raise_invalid(fmt::format("{}() kept a view of page {}: copy what is needed after the call",
@@ -506,7 +513,7 @@ class PythonStore final : public StoreBackend {
     (void)ask("remove", [&] {
       nb::list keys;
       for (const std::size_t page : damaged) keys.append(batch.page(page).key);
-      (void)store_.attr("remove")(keys);
+      (void)store_->attr("remove")(keys);
       return std::vector<PageOutcome>();
     });
   }
@@ -534,7 +541,7 @@ class PythonStore final : public StoreBackend {
     return nb::cast<BackendStats>(nb::type<BackendStats>()(**nb::borrow<nb::kwargs>(stats)));
   }
 
-  nb::object store_;
+  const std::shared_ptr<nb::object> store_;
   const std::string name_;
   const bool registers_;
   const std::size_t batch_pages_;
@@ -549,7 +556,7 @@ std::string factory_error(const nb::python_error& error) {
 Result<std::unique_ptr<StoreBackend>> make_from(const std::shared_ptr<nb::object>& factory,
                                                 const std::string& name, const Config& config) {
   const PythonEntry entry;
-  if (!entry || !factory->is_valid())
+  if (!entry)
     return Error{ErrorCode::unavailable,
                  fmt::format("store '{}': the interpreter is shutting down", name)};
   try {
@@ -590,10 +597,9 @@ void bind_python_store(nb::module_& m) {
         if (PyCallable_Check(factory.ptr()) == 0)
           raise_invalid(
               fmt::format("factory: expected something to call, got {}", class_name(factory)));
-        const std::shared_ptr<nb::object> held = keep(std::move(factory));
+        const std::shared_ptr<nb::object> held = keep_until_exit(std::move(factory));
         unwrap(pando::register_store(
             name, [held, name](const Config& config) { return make_from(held, name, config); }));
-        drop_at_exit(held);
       },
       nb::arg("name"), nb::arg("factory"),
       nb::sig("def register_store(name: str, factory: collections.abc.Callable[..., typing.Any]) "

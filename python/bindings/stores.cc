@@ -127,7 +127,7 @@ struct PyStore {
   void close() {
     std::shared_ptr<Store> last = std::move(store);
     if (last == nullptr) return;
-    const nb::gil_scoped_release released;  // its threads may be in Python
+    const GilRelease released;  // its threads may be in Python
     last.reset();
   }
   Store& open() const {
@@ -421,6 +421,9 @@ void bind_file_store(nb::module_& m) {
       nb::arg("min_free_bytes") = usual.min_free_bytes, nb::arg("direct") = usual.direct,
       nb::arg("io_uring") = usual.io_uring, nb::arg("sync") = usual.sync,
       nb::arg("depth") = usual.depth,
+      nb::sig("def make_file_store(directory: str | os.PathLike[str], *, capacity_bytes: int = "
+              "68719476736, min_free_bytes: int = 1073741824, direct: bool = True, io_uring: bool "
+              "= True, sync: bool = False, depth: int = 16) -> StoreBackend"),
       "Pages in one directory of this machine, found again after a restart; one process at a time. "
       "`direct`: past the page cache; `sync`: a page that is done survives a power cut; `depth`: "
       "requests at the device at a time, per call.");

@@ -48,13 +48,15 @@ class StructBinder {
                  nb::for_setter(setter(name, python_type)), nb::arg("value").none());
     return add(name, python_type);
   }
-  /// One that the struct cannot hold as it is.
+  /// One that the struct cannot hold as it is. `taken_type` is what it may be set to, where that is
+  /// more than what it is.
   template <typename Get, typename Set>
   StructBinder& property(const char* name, Get get, Set set, const char* python_type,
-                         const char* doc = "") {
+                         const char* doc = "", const char* taken_type = nullptr) {
+    if (taken_type == nullptr) taken_type = python_type;
     type_.def_prop_rw(name, get, set, doc, nb::for_getter(getter(name, python_type)),
-                      nb::for_setter(setter(name, python_type)), nb::arg("value").none());
-    return add(name, python_type);
+                      nb::for_setter(setter(name, taken_type)), nb::arg("value").none());
+    return add(name, taken_type);
   }
 
   /// Of what callers make themselves.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "interpreter.h"
 
 namespace pando::python {
 
@@ -48,7 +49,7 @@ class Entry {
 template <typename Work>
 decltype(auto) run(bool is_long, Work&& work) {
   if (!is_long) return work();
-  const nb::gil_scoped_release released;
+  const GilRelease released;
   return work();
 }
 

@@ -146,11 +146,11 @@ void bind_host_tier(nb::module_& m) {
       .property(
           "window", [](const PyHostTier& self) { return self.window; },
           pools(&PyHostTier::window, "window"), "TierPools",
-          "With a window component: of window slots.")
+          "With a window component: of window slots.", "TierPools | None")
       .property(
           "state", [](const PyHostTier& self) { return self.state; },
           pools(&PyHostTier::state, "state"), "TierPools",
-          "With a state component: row_of() of state slots.")
+          "With a state component: row_of() of state slots.", "TierPools | None")
       .property(
           "copier", [](const PyHostTier& self) { return self.copier; },
           [](PyHostTier& self, nb::handle copier) {
@@ -163,7 +163,7 @@ void bind_host_tier(nb::module_& m) {
             self.write_policy =
                 to_policy_value<WritePolicy, &parse_write_policy>(policy, "write_policy");
           },
-          "WritePolicy", "May be set by name.")
+          "WritePolicy", "May be set by name.", "WritePolicy | str")
       .field("load_back_threshold", &PyHostTier::load_back_threshold, "int",
              "Fewer tokens are sooner computed than loaded back.")
       .field("reclaim_mirrors_first", &PyHostTier::reclaim_mirrors_first, "bool",
@@ -245,7 +245,7 @@ std::function<Clock::time_point()> to_clock(nb::handle now) {
   if (now.is_none()) return {};
   if (PyCallable_Check(now.ptr()) == 0)
     raise_invalid(fmt::format("now: expected something to call, got {}", class_name(now)));
-  return [held = keep(nb::borrow(now))]() -> Clock::time_point {
+  return [held = keep_until_exit(nb::borrow(now))]() -> Clock::time_point {
     if (const PythonEntry entry; entry) {
       try {
         const std::chrono::duration<double> seconds(nb::cast<double>((*held)()));
@@ -287,7 +287,7 @@ void bind_storage(nb::module_& m) {
           [](PrefetchOptions& self, nb::handle policy) {
             self.policy = to_policy_value<PrefetchPolicy, &parse_prefetch_policy>(policy, "policy");
           },
-          "PrefetchPolicy", "May be set by name.")
+          "PrefetchPolicy", "May be set by name.", "PrefetchPolicy | str")
       .field("threshold", &PrefetchOptions::threshold, "int", "Tokens; fewer are sooner computed.")
       .field("timeout_base", &PrefetchOptions::timeout_base, "float", "Seconds.")
       .field("timeout_per_ki_token", &PrefetchOptions::timeout_per_ki_token, "float",
@@ -310,7 +310,7 @@ void bind_storage(nb::module_& m) {
       .property(
           "options", [](const StorageOptions& self) { return self.options; },
           [](StorageOptions& self, nb::handle options) { self.options = options_text(options); },
-          "str | dict[str, typing.Any]")
+          "str", "", "str | dict[str, typing.Any] | Config")
       .field("scope", &StorageOptions::scope, "StoreScope", "Whose pages they are.")
       .field("queues", &StorageOptions::queues, "StoreOptions")
       .field("prefetch_policy", &StorageOptions::prefetch_policy, "str | None")
