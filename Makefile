@@ -7,7 +7,7 @@ export CCACHE_BASEDIR = $(CURDIR)
 export CCACHE_NOHASHDIR = 1
 SOURCES = $(shell git ls-files '*.cc' '*.h' '*.cu')
 
-.PHONY: help run test release bench bench-smoke bench-store test-slow gpu-test gpu-bench format format-check lint python-env asan tsan fuzz consume clean
+.PHONY: help run test release bench bench-smoke bench-store bench-python wheel test-wheel test-sglang test-slow gpu-test gpu-bench format format-check lint python-env asan tsan fuzz consume clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -38,6 +38,18 @@ bench-smoke: release  ## run each benchmark once, to see that it works
 bench-store: release  ## run the benchmarks of stores in PANDO_BENCH_DIR (default /tmp, 16 GiB); JSON goes to build/release/bench-store.json
 	build/release/pando-store-bench --benchmark_out=build/release/bench-store.json --benchmark_out_format=json
 	scripts/bench-bars.py --store build/release/bench-store.json
+
+bench-python: release  ## the Python package against C++ and a pure-Python cache; JSON goes to build/release/bench-python.json
+	PYTHONPATH=build/release/python build/venv/bin/python python/bench/run.py build/release/bench-python.json
+
+wheel: deps-build python-env  ## build a wheel into build/wheels
+	build/venv/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheels .
+
+test-wheel: wheel  ## install the wheel into an environment of its own and run the quick tests there
+	scripts/test-wheel.sh
+
+test-sglang: release  ## drive the plug-in through a real SGLang (downloads torch and sglang into build/sglang-venv)
+	scripts/test-sglang.sh
 
 gpu-test: release  ## on a machine with a GPU: its tests, then the same under compute-sanitizer
 	build/release/tests/gpu_test --gtest_brief=1

@@ -322,7 +322,9 @@ void bind_window(nb::module_& m) {
 void bind_state(nb::module_& m) {
   using Py = PyStateAllocator;
   nb::class_<StateSlot>(m, "StateSlot",
-                        "Where one snapshot of recurrent state lives. False if nowhere.")
+                        "Where one snapshot of recurrent state lives. False if nowhere.\n\n"
+                        ">>> bool(pando.StateSlot())\n"
+                        "False\n")
       .def(nb::init<>())
       .def_ro("index", &StateSlot::index)
       .def_ro("pool", &StateSlot::pool)

@@ -84,7 +84,7 @@ void bind_values(nb::module_& m) {
           "value", [](const BlockHash& h) { return to_bytes(h.value); },
           "32 bytes; a hash of 16 is followed by zeros.")
       .def_prop_ro(
-          "check", [](const BlockHash& h) { return std::pair(h.check[0], h.check[1]); },
+          "check", [](const BlockHash& h) { return nb::make_tuple(h.check[0], h.check[1]); },
           nb::sig("def check(self) -> tuple[int, int]"))
       .def(
           "__eq__",

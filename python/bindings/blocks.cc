@@ -362,7 +362,8 @@ void bind_life(nb::class_<PyBlockCache>& type) {
             self.call("forget", [&](BlockCache& c) { c.forget(items.view()); });
           },
           nb::arg("blocks"),
-          "What these blocks contain is wrong: they are not found any more; whoever holds them goes "
+          "What these blocks contain is wrong: they are not found any more; whoever holds them "
+          "goes "
           "on.")
       .def(
           "common_prefix_blocks",

@@ -23,39 +23,36 @@ namespace {
 /// A callable of the engine's. Errors inside are contained: `otherwise` is what the cache gets.
 class EngineCall {
  public:
-  EngineCall(nb::object callable, const char* name)
-      : callable_(new nb::object(std::move(callable)),
-                  [](nb::object* held) {
-                    const nb::gil_scoped_acquire gil;
-                    delete held;
-                  }),
-        name_(name) {}
+  EngineCall(nb::handle callable, const char* name) : callable_(callable), name_(name) {}
 
   template <typename Work>
   void call(Work&& work) const {
     const nb::gil_scoped_acquire gil;
     try {
-      work(*callable_);
+      work(callable_);
     } catch (nb::python_error& error) {
       (void)contain(error, name_);
     }
   }
 
  private:
-  std::shared_ptr<nb::object> callable_;
+  nb::handle callable_;
   const char* name_;
 };
 
 SlotSink to_sink(const nb::object& callable, const char* name) {
   if (callable.is_none()) return {};
   return [call = EngineCall(callable, name)](std::span<const SlotId> slots) {
-    call.call([&](const nb::object& python) { python(to_numpy(slots)); });
+    call.call([&](nb::handle python) { python(to_numpy(slots)); });
   };
 }
 
 }  // namespace
 
-EngineSlots to_engine_slots(const PyEngineSlots& slots) {
+EngineSlots to_engine_slots(const PyEngineSlots& slots, Kept& kept) {
+  for (const nb::object& callable : {slots.free, slots.free_window, slots.move_window, slots.alloc,
+                                     slots.alloc_window, slots.translate})
+    kept.push_back(callable);
   EngineSlots result;
   result.max_slots = slots.max_slots;
   result.free = to_sink(slots.free, "EngineSlots.free");
@@ -63,12 +60,12 @@ EngineSlots to_engine_slots(const PyEngineSlots& slots) {
   if (!slots.move_window.is_none())
     result.move_window = [call = EngineCall(slots.move_window, "EngineSlots.move_window")](
                              std::span<const SlotId> from, std::span<const SlotId> to) {
-      call.call([&](const nb::object& python) { python(to_numpy(from), to_numpy(to)); });
+      call.call([&](nb::handle python) { python(to_numpy(from), to_numpy(to)); });
     };
   if (!slots.alloc.is_none())
     result.alloc = [call = EngineCall(slots.alloc, "EngineSlots.alloc")](std::span<SlotId> out) {
       bool done = false;
-      call.call([&](const nb::object& python) {
+      call.call([&](nb::handle python) {
         const nb::object given = python(out.size());
         if (given.is_none()) return;
         const Items<SlotId> items(given, "EngineSlots.alloc");
@@ -84,14 +81,14 @@ EngineSlots to_engine_slots(const PyEngineSlots& slots) {
     result.alloc_window = [call = EngineCall(slots.alloc_window, "EngineSlots.alloc_window")](
                               std::span<const SlotId> full) {
       bool done = false;
-      call.call([&](const nb::object& python) { done = nb::cast<bool>(python(to_numpy(full))); });
+      call.call([&](nb::handle python) { done = nb::cast<bool>(python(to_numpy(full))); });
       return done;
     };
   if (!slots.translate.is_none())
     result.translate = [call = EngineCall(slots.translate, "EngineSlots.translate")](
                            std::span<const SlotId> full, std::span<SlotId> window) {
       std::fill(window.begin(), window.end(), SlotId{0});
-      call.call([&](const nb::object& python) {
+      call.call([&](nb::handle python) {
         const nb::object given = python(to_numpy(full));
         const Items<SlotId> items(given, "EngineSlots.translate");
         if (items.view().size() != window.size())
@@ -197,8 +194,8 @@ struct Parts {
 
   template <typename... Slots>
   void create(PyCache* self, nb::handle policy, Slots&&... slots) {
-    auto cache = unwrap(
-        PrefixCache::create(options, std::forward<Slots>(slots)..., to_policy(policy), states));
+    auto cache = unwrap(PrefixCache::create(options, std::forward<Slots>(slots)...,
+                                            to_policy(policy, kept), states));
     new (self) PyCache(std::move(cache));
     self->kept = std::move(kept);
     self->owned = std::move(owned);
@@ -212,7 +209,7 @@ Parts resolve(const PyCacheOptions& options, nb::handle states, SharedGuard guar
   if (!options.host.is_none())
     parts.options.host = to_host_tier(options.host, parts.kept, parts.guard);
   if (!options.ranks.is_none()) {
-    const std::shared_ptr<Ranks> ranks = to_ranks(options.ranks);
+    const std::shared_ptr<Ranks> ranks = to_ranks(options.ranks, parts.kept);
     parts.options.ranks = ranks.get();
     parts.owned.push_back(ranks);
   }
@@ -253,7 +250,9 @@ void create(PyCache* self, nb::handle slots, const PyCacheOptions* options, nb::
     return;
   if (!nb::try_cast(slots, engine))
     raise_invalid("slots: expected a PagedAllocator, a WindowAllocator or EngineSlots");
-  resolve(copy, states, std::make_shared<Guard>()).create(self, policy, to_engine_slots(*engine));
+  Parts parts = resolve(copy, states, std::make_shared<Guard>());
+  EngineSlots calls = to_engine_slots(*engine, parts.kept);
+  parts.create(self, policy, std::move(calls));
 }
 
 void bind_types(nb::module_& m) {
@@ -798,7 +797,8 @@ void bind_cache(nb::module_& m) {
       ">>> cache.allocate(request)\n"
       ">>> cache.finish(request)\n"
       ">>> cache.match(np.arange(100)).length\n"
-      "96\n");
+      "96\n",
+      nb::type_slots(collected_slots<PyCache>));
   type.def("__init__", create, nb::arg("slots"), nb::arg("options") = nb::none(), nb::kw_only(),
            nb::arg("policy") = "lru", nb::arg("states") = nb::none(), nb::arg("fields"),
            nb::sig("def __init__(self, slots: PagedAllocator | WindowAllocator | EngineSlots, "

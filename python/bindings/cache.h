@@ -35,7 +35,7 @@ struct PyEngineSlots {
 };
 /// Calls them with NumPy arrays. What they raise is told to sys.unraisablehook and counts as a
 /// refusal.
-EngineSlots to_engine_slots(const PyEngineSlots& slots);
+EngineSlots to_engine_slots(const PyEngineSlots& slots, Kept& kept);
 
 class PyCache : public Guarded<PrefixCache> {
  public:
@@ -47,6 +47,7 @@ class PyCache : public Guarded<PrefixCache> {
   template <typename Work>
   decltype(auto) work(const char* name, bool long_call, Work&& work) {
     const Entry entry(*guard, name);
+    require_object(name);
     if (has_late_) release_late();
     return run(long_call, [&]() -> decltype(auto) { return work(*object); });
   }

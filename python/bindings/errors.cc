@@ -30,7 +30,7 @@ struct ErrorClass {
 };
 
 PyObject* add(nb::module_& m, const char* name, PyObject* base, PyObject* also, const char* doc) {
-  const std::string qualified = fmt::format("pando.{}", name);
+  const std::string qualified = fmt::format("pando._core.{}", name);
   const nb::object bases =
       also == nullptr ? nb::steal(PyTuple_Pack(1, base)) : nb::steal(PyTuple_Pack(2, base, also));
   PyObject* type = PyErr_NewExceptionWithDoc(qualified.c_str(), doc, bases.ptr(), nullptr);
@@ -54,6 +54,13 @@ void raise_wrong_thread(const char* call, const char* running) {
       "at a time, and must not be called from callbacks",
       call, running);
   PyErr_SetString(types.wrong_thread, message.c_str());
+  throw nb::python_error();
+}
+
+void raise_collected(const char* call) {
+  const std::string message =
+      fmt::format("{}() was called on an object that is being collected", call);
+  PyErr_SetString(types.broken_contract, message.c_str());
   throw nb::python_error();
 }
 

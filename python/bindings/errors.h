@@ -40,6 +40,9 @@ struct BrokenContract {
 /// A second thread, or a callback, came while a call was under way; becomes pando.WrongThread.
 [[noreturn]] void raise_wrong_thread(const char* call, const char* running);
 
+/// The object was part of a cycle that is being collected.
+[[noreturn]] void raise_collected(const char* call);
+
 void bind_errors(nb::module_& m);
 
 }  // namespace pando::python

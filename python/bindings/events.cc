@@ -109,6 +109,10 @@ void bind_kv_event(nb::module_& m) {
         return std::hash<std::string>()(k.id) ^ std::hash<std::int64_t>()(k.offset);
       });
 
+  nb::enum_<KvEvent::Kind>(m, "KvEventKind", "What happened to blocks.")
+      .value("stored", KvEvent::Kind::stored)
+      .value("removed", KvEvent::Kind::removed)
+      .value("cleared", KvEvent::Kind::cleared);
   nb::class_<KvEvent> type =
       bind_struct<KvEvent>(
           m, "KvEvent",
@@ -120,7 +124,7 @@ void bind_kv_event(nb::module_& m) {
           ">>> event = cache.take_events()[0]\n"
           ">>> event.kind.name, event.tokens, event.block_size, len(event.hashes)\n"
           "('stored', array([1, 2, 3, 4], dtype=int32), 2, 2)\n")
-          .field("kind", &KvEvent::kind, "KvEvent.Kind")
+          .field("kind", &KvEvent::kind, "KvEventKind")
           .field("medium", &KvEvent::medium, "Medium")
           .property(
               "hashes", [](const KvEvent& e) { return hash_list(e.hashes, e.hash_bytes); },
@@ -164,11 +168,9 @@ void bind_kv_event(nb::module_& m) {
         return nb::isinstance<KvEvent>(b) && a == nb::cast<const KvEvent&>(b);
       },
       nb::sig("def __eq__(self, other: object, /) -> bool"));
-  type.attr("__hash__") = nb::none();
-  nb::enum_<KvEvent::Kind>(type, "Kind")
-      .value("stored", KvEvent::Kind::stored)
-      .value("removed", KvEvent::Kind::removed)
-      .value("cleared", KvEvent::Kind::cleared);
+  type.def("__hash__", [](const KvEvent&) -> std::size_t {
+    throw nb::type_error("unhashable type: 'KvEvent'");
+  });
 }
 
 void bind_hashes(nb::module_& m) {
@@ -278,7 +280,7 @@ void bind_publisher(nb::module_& m) {
       "KV events over ZeroMQ, as routers of SGLang and vLLM read them. Options are those "
       "of EventPublisherOptions.\n\n"
       ">>> publisher = pando.EventPublisher(topic='kv')\n"
-      ">>> publisher.publish([pando.KvEvent(kind=pando.KvEvent.Kind.cleared)])\n"
+      ">>> publisher.publish([pando.KvEvent(kind=pando.KvEventKind.cleared)])\n"
       "True\n"
       ">>> publisher.flush()\n"
       ">>> publisher.stats.published_events\n"

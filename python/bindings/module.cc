@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include "allocators.h"
+#include "benchmark.h"
 #include "blocks.h"
 #include "cache.h"
 #include "embeddings.h"
@@ -32,6 +33,7 @@ NB_MODULE(_core, m) {
   bind_pools(m);
   bind_host_pool(m);
   bind_cache(m);
+  bind_benchmark(m);
   bind_config(m);
   bind_keys(m);
   bind_stores(m);

@@ -15,14 +15,12 @@
 
 #include "arrays.h"
 #include "blocks.h"
+#include "cache.h"
 #include "errors.h"
 #include "events.h"
 #include "pando/explain.h"
 #include "pando/trace_recorder.h"
 #include "structs.h"
-#if __has_include("cache.h")
-#include "cache.h"
-#endif
 #ifdef PANDO_HAS_METRICS
 #include "pando/metrics.h"
 #endif
@@ -66,13 +64,7 @@ struct PyFinishedRequest {
   double started = 0;
 };
 
-nb::object match_to_python(const Match& match) {
-#if __has_include("cache.h")
-  return nb::cast(PyMatch{match});
-#else
-  return nb::cast(match);
-#endif
-}
+nb::object match_to_python(const Match& match) { return nb::cast(PyMatch{match}); }
 
 /// Holds references that a garbage collector should know of.
 class Holder {
@@ -306,9 +298,26 @@ void bind_explain(nb::module_& m) {
 
 #ifdef PANDO_HAS_METRICS
 
+/// `tenant_of` is what the metrics call; the garbage collector sees it here.
 struct PyMetrics {
   std::shared_ptr<Metrics> metrics;
+  std::shared_ptr<nb::object> tenant_of;
 };
+
+int traverse_metrics(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  if (const auto& tenant_of = nb::inst_ptr<PyMetrics>(self)->tenant_of) Py_VISIT(tenant_of->ptr());
+  return 0;
+}
+int clear_metrics(PyObject* self) {
+  if (nb::inst_ready(self))
+    if (const auto& tenant_of = nb::inst_ptr<PyMetrics>(self)->tenant_of) tenant_of->reset();
+  return 0;
+}
+PyType_Slot metrics_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_metrics)},
+                               {Py_tp_clear, reinterpret_cast<void*>(clear_metrics)},
+                               {0, nullptr}};
 
 /// Joins threads, which others need not wait for.
 void delete_metrics(Metrics* metrics) {
@@ -320,17 +329,22 @@ void delete_metrics(Metrics* metrics) {
   delete metrics;
 }
 
-std::function<std::string(std::string_view)> to_tenant_of(nb::handle tenant_of) {
-  if (tenant_of.is_none()) return {};
-  const std::shared_ptr<nb::object> callable(new nb::object(nb::borrow(tenant_of)),
-                                             [](nb::object* object) {
-                                               const nb::gil_scoped_acquire gil;
-                                               delete object;
-                                             });
+/// Nothing, or a callable that may be let go of on any thread.
+std::shared_ptr<nb::object> share(nb::handle callable) {
+  if (callable.is_none()) return nullptr;
+  return {new nb::object(nb::borrow(callable)), [](nb::object* object) {
+            const nb::gil_scoped_acquire gil;
+            delete object;
+          }};
+}
+
+std::function<std::string(std::string_view)> to_tenant_of(
+    const std::shared_ptr<nb::object>& callable) {
+  if (!callable) return {};
   return [callable](std::string_view ns) -> std::string {
     const nb::gil_scoped_acquire gil;
     try {
-      return from_text((*callable)(to_bytes(ns)), "tenant_of");
+      if (callable->is_valid()) return from_text((*callable)(to_bytes(ns)), "tenant_of");
     } catch (nb::python_error& error) {
       (void)contain(error, "Metrics.tenant_of");
     }
@@ -349,7 +363,7 @@ std::vector<std::pair<std::string, std::string>> to_labels(nb::handle labels) {
 void bind_metrics(nb::module_& m) {
   using Py = PyMetrics;
   nb::class_<Py>(
-      m, "Metrics",
+      m, "Metrics", nb::type_slots(metrics_slots),
       "Metrics of one cache for Prometheus: an observer that counts and times. Call collect() once "
       "per step or so. text() and serve() may come from any thread.\n\n"
       ">>> metrics = pando.Metrics(labels={'rank': '0'})\n"
@@ -361,11 +375,12 @@ void bind_metrics(nb::module_& m) {
       .def(
           "__init__",
           [](Py* self, nb::handle labels, std::size_t max_tenants, nb::handle tenant_of) {
+            const std::shared_ptr<nb::object> callable = share(tenant_of);
             std::unique_ptr<Metrics> made =
                 unwrap(Metrics::create({.labels = to_labels(labels),
                                         .max_tenants = max_tenants,
-                                        .tenant_of = to_tenant_of(tenant_of)}));
-            new (self) Py{std::shared_ptr<Metrics>(made.release(), delete_metrics)};
+                                        .tenant_of = to_tenant_of(callable)}));
+            new (self) Py{std::shared_ptr<Metrics>(made.release(), delete_metrics), callable};
           },
           nb::kw_only(), nb::arg("labels") = nb::none(), nb::arg("max_tenants") = 0,
           nb::arg("tenant_of") = nb::none(),
@@ -387,14 +402,12 @@ void bind_metrics(nb::module_& m) {
             cache.call("collect", [&](BlockCache& c) { self.metrics->collect(c); });
           },
           nb::arg("cache"), "Takes over sizes and totals, on the thread of the cache.")
-#if __has_include("cache.h")
       .def(
           "collect",
           [](Py& self, PyCache& cache) {
             cache.work("collect", false, [&](PrefixCache& c) { self.metrics->collect(c); });
           },
           nb::arg("cache"), "Takes over sizes and totals, on the thread of the cache.")
-#endif
       .def(
           "text", [](Py& self) { return run(true, [&] { return self.metrics->text(); }); },
           "What a scrape gives.");

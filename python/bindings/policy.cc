@@ -17,14 +17,9 @@ namespace {
 /// sys.unraisablehook hears of it.
 class PythonPolicy final : public EvictionPolicy {
  public:
-  explicit PythonPolicy(nb::handle policy) : policy_(nb::borrow(policy)), key_(policy.attr("key")) {
-    name_ = nb::hasattr(policy, "name") ? nb::cast<std::string>(nb::str(policy.attr("name")))
-                                        : nb::cast<std::string>(policy.type().attr("__name__"));
-  }
-  ~PythonPolicy() override {
-    const nb::gil_scoped_acquire gil;
-    key_.reset();
-    policy_.reset();
+  explicit PythonPolicy(nb::handle policy) : policy_(policy) {
+    name_ = nb::hasattr(policy, "name") ? nb::str(policy.attr("name")).c_str()
+                                        : nb::str(policy.type().attr("__name__")).c_str();
   }
 
   std::string_view name() const override { return name_; }
@@ -32,7 +27,7 @@ class PythonPolicy final : public EvictionPolicy {
   EvictionKey key(const NodeStats& stats) const override {
     const nb::gil_scoped_acquire gil;
     try {
-      return to_key(key_(stats));
+      return to_key(policy_.attr("key")(stats));
     } catch (nb::python_error& error) {
       (void)contain(error, "EvictionPolicy.key");
     }
@@ -50,19 +45,19 @@ class PythonPolicy final : public EvictionPolicy {
                               nb::cast<std::string>(nb::repr(key))));
   }
 
-  nb::object policy_;
-  nb::object key_;
+  nb::handle policy_;
   std::string name_;
 };
 
 }  // namespace
 
-std::unique_ptr<EvictionPolicy> to_policy(nb::handle policy) {
+std::unique_ptr<EvictionPolicy> to_policy(nb::handle policy, Kept& kept) {
   std::string name;
   if (nb::try_cast(policy, name)) return unwrap(make_policy(name));
   if (!nb::hasattr(policy, "key"))
     raise_invalid(fmt::format("policy: expected a name or an object with key(stats), got {}",
                               nb::cast<std::string>(nb::repr(policy))));
+  kept.push_back(nb::borrow(policy));
   return std::make_unique<PythonPolicy>(policy);
 }
 

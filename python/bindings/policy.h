@@ -7,13 +7,12 @@
 #include <memory>
 
 #include "pando/policy.h"
+#include "threads.h"
 
 namespace pando::python {
 
-namespace nb = nanobind;
-
-/// Of a name, or around an object, which it keeps.
-std::unique_ptr<EvictionPolicy> to_policy(nb::handle policy);
+/// Of a name, or around an object, which `kept` keeps.
+std::unique_ptr<EvictionPolicy> to_policy(nb::handle policy, Kept& kept);
 
 void bind_policy(nb::module_& m);
 

@@ -21,13 +21,9 @@ namespace {
 class PythonRanks final : public Ranks {
  public:
   explicit PythonRanks(nb::handle ranks)
-      : ranks_(nb::borrow(ranks)),
+      : ranks_(ranks),
         rank_(nb::cast<std::size_t>(ranks.attr("rank"))),
         size_(nb::cast<std::size_t>(ranks.attr("size"))) {}
-  ~PythonRanks() override {
-    const nb::gil_scoped_acquire gil;
-    ranks_.reset();
-  }
 
   std::size_t rank() const override { return rank_; }
   std::size_t size() const override { return size_; }
@@ -61,7 +57,7 @@ class PythonRanks final : public Ranks {
     }
   }
 
-  nb::object ranks_;
+  nb::handle ranks_;
   std::size_t rank_;
   std::size_t size_;
 };
@@ -79,7 +75,7 @@ nb::object reduced(Ranks& ranks, nb::handle values) {
 
 }  // namespace
 
-std::shared_ptr<Ranks> to_ranks(nb::handle ranks) {
+std::shared_ptr<Ranks> to_ranks(nb::handle ranks, Kept& kept) {
   std::shared_ptr<Ranks> own;
   if (nb::try_cast(ranks, own)) return own;
   for (const char* name : {"rank", "size", "min", "max", "barrier"})
@@ -88,6 +84,7 @@ std::shared_ptr<Ranks> to_ranks(nb::handle ranks) {
           fmt::format("ranks: expected an object with rank, size, min, max and barrier; "
                       "this one has no {}",
                       name));
+  kept.push_back(nb::borrow(ranks));
   return std::make_shared<PythonRanks>(ranks);
 }
 
@@ -119,7 +116,9 @@ void bind_ranks(nb::module_& m) {
           "Returns when every rank has come.");
   m.def(
       "make_single_rank", [] { return std::shared_ptr<Ranks>(pando::make_single_rank()); },
-      "Rank 0 of 1.");
+      "Rank 0 of 1.\n\n"
+      ">>> pando.make_single_rank().size\n"
+      "1\n");
   m.def(
       "make_thread_ranks",
       [](std::size_t num_ranks, double timeout) {

@@ -8,13 +8,12 @@
 #include <memory>
 
 #include "pando/ranks.h"
+#include "threads.h"
 
 namespace pando::python {
 
-namespace nb = nanobind;
-
-/// The library's own ranks, shared with Python; or around an object, which it keeps.
-std::shared_ptr<Ranks> to_ranks(nb::handle ranks);
+/// The library's own ranks, shared with Python; or around an object, which `kept` keeps.
+std::shared_ptr<Ranks> to_ranks(nb::handle ranks, Kept& kept);
 
 void bind_ranks(nb::module_& m);
 

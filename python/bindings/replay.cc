@@ -198,7 +198,9 @@ struct PyReplayResults {
   ReplaySettings settings;
 };
 
-nb::object from_json(const nlohmann::ordered_json& json) {
+/// What the command would write.
+nb::object from_json(nlohmann::ordered_json json) {
+  json["version"] = PANDO_VERSION;
   const std::string text =
       json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   return nb::module_::import_("json").attr("loads")(text);
@@ -397,7 +399,7 @@ nb::dict plan_to_dict(const PyPlan& p) {
   json["recommendation"] = {{"knee_blocks", plan.knee_blocks},
                             {"knee_tokens", plan.knee_blocks * plan.block_tokens}};
   if (p.token_bytes) json["recommendation"]["knee_bytes"] = bytes(plan.knee_blocks);
-  return nb::cast<nb::dict>(from_json(json));
+  return nb::cast<nb::dict>(from_json(std::move(json)));
 }
 
 PyPlan plan_in_python(nb::handle given_trace, const nb::kwargs& given) {

@@ -208,7 +208,7 @@ void bind_calls(nb::class_<PyCache>& cache) {
       .def("load_back", load_back, nb::arg("request"), nb::kw_only(),
            nb::arg("quota_tokens") = nb::none(), nb::arg("order") = LoadOrder::by_layer,
            nb::sig("def load_back(self, request: Request, *, quota_tokens: int | None = None, "
-                   "order: LoadOrder = LoadOrder.by_layer) -> LoadBack"),
+                   "order: LoadOrder = ...) -> LoadBack"),
            "The same for a request that has started.")
       .def(
           "allocate_extend",

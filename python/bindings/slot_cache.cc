@@ -5,15 +5,14 @@
 
 #include <nanobind/stl/optional.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "allocators.h"
 #include "arrays.h"
+#include "pools.h"
 #include "structs.h"
-#include "tiers.h"
 
 namespace pando::python {
 
@@ -22,45 +21,41 @@ namespace {
 /// On the guard of its allocator: each tells the other of slots that change hands.
 class PySlotCache {
  public:
-  PySlotCache(nb::handle allocator, SlotCacheOptions options, nb::handle pool, nb::handle copier)
-      : guard_(nb::cast<PySlotAllocator&>(allocator).guard) {
+  PySlotCache(nb::handle allocator, SlotCacheOptions options, PyKvPool* pool, PyCopier* copier)
+      : guard_(nb::cast<PySlotAllocator&>(allocator).guard), copier_(copier) {
     kept_.push_back(nb::borrow(allocator));
-    if (!pool.is_none()) {
-      const nb::object pools = nb::module_::import_("pando._core").attr("TierPools")();
-      pools.attr("device") = pool;
-      options.pool = to_tier_pools(pools, kept_, guard_).device;
+    if (pool != nullptr) {
+      pool_ = pool->pool;
+      options.pool = pool_.get();
     }
-    options.copier = to_copier(copier, kept_);
+    if (copier != nullptr) {
+      kept_.push_back(nb::find(*copier));
+      options.copier = copier->copier.get();
+    }
     auto& slots = nb::cast<PySlotAllocator&>(allocator);
     object_ = slots.call("SlotCache",
                          [&](SlotAllocator& s) { return unwrap(SlotCache::create(options, s)); });
   }
-  /// Copies work on the pool, which may go next. What is queued and what runs is waited for.
-  ~PySlotCache() {
-    run(true, [&] {
-      for (const Transfer& copy : copies_) (void)copy.wait();
-    });
-    object_.reset();
-  }
-  PySlotCache(const PySlotCache&) = delete;
-  PySlotCache& operator=(const PySlotCache&) = delete;
 
   template <typename Work>
   decltype(auto) call(const char* name, Work&& work) {
     const Entry entry(*guard_, name);
     return work(*object_);
   }
-  Transfer copy_kv(const Key& key, std::size_t target) {
+  /// The copier holds the pool until the copy has ended, whatever goes before.
+  PyTransfer copy_kv(const Key& key, std::size_t target) {
     return call("copy_kv", [&](SlotCache& cache) {
-      std::erase_if(copies_, [](const Transfer& copy) { return copy.finished(); });
-      return copies_.emplace_back(unwrap(cache.copy_kv(key, target)));
+      Transfer copy = unwrap(cache.copy_kv(key, target));
+      copier_->under_way->add({copy, pool_, nullptr});
+      return PyTransfer{std::move(copy), copier_->under_way, pool_};
     });
   }
 
  private:
   SharedGuard guard_;
   Kept kept_;
-  std::vector<Transfer> copies_;
+  std::shared_ptr<KvPool> pool_;
+  PyCopier* copier_;
   std::unique_ptr<SlotCache> object_;
 };
 
@@ -116,7 +111,7 @@ void bind_slot_cache(nb::module_& m) {
       .def(
           "__init__",
           [](Py* self, PySlotAllocator& slots, std::size_t slot_tokens, std::size_t max_nodes,
-             nb::handle pool, nb::handle copier, std::size_t copy_stream,
+             PyKvPool* pool, PyCopier* copier, std::size_t copy_stream,
              std::optional<std::uint64_t> hash_seed) {
             new (self) Py(nb::find(slots),
                           {.slot_tokens = slot_tokens,
@@ -126,8 +121,8 @@ void bind_slot_cache(nb::module_& m) {
                           pool, copier);
           },
           nb::arg("slots"), nb::arg("slot_tokens"), nb::kw_only(),
-          nb::arg("max_nodes") = SlotCacheOptions{}.max_nodes, nb::arg("pool") = nb::none(),
-          nb::arg("copier") = nb::none(), nb::arg("copy_stream") = 0,
+          nb::arg("max_nodes") = SlotCacheOptions{}.max_nodes, nb::arg("pool").none() = nb::none(),
+          nb::arg("copier").none() = nb::none(), nb::arg("copy_stream") = 0,
           nb::arg("hash_seed") = nb::none(),
           nb::sig("def __init__(self, slots: SlotAllocator, slot_tokens: int, *, max_nodes: int = "
                   "1000, pool: KvPool | None = None, copier: Copier | None = None, copy_stream: "

@@ -53,7 +53,8 @@ decltype(auto) run(bool is_long, Work&& work) {
   return work();
 }
 
-/// Python objects that a C++ object points to: they live as long as it does.
+/// Python objects that a C++ object points to: they live as long as it does. Adapters in C++ borrow
+/// from here, so that these are all references there are and a cycle through them can be collected.
 using Kept = std::vector<nb::object>;
 
 /// An object of the library as Python holds it, with what it points to. The members go in reverse:
@@ -71,14 +72,42 @@ struct Guarded {
   template <typename Work>
   decltype(auto) call(const char* name, Work&& work) {
     const Entry entry(*guard, name);
+    require_object(name);
     return work(*object);
   }
   /// The same without the GIL. `work` must not touch Python, and gives a Result where it can fail.
   template <typename Work>
   decltype(auto) call_long(const char* name, Work&& work) {
     const Entry entry(*guard, name);
+    require_object(name);
     return run(true, [&]() -> decltype(auto) { return work(*object); });
   }
+  /// Gone only while a cycle that it is part of is being collected.
+  void require_object(const char* name) const {
+    if (object == nullptr) raise_collected(name);
+  }
 };
+
+/// For nb::type_slots: lets the garbage collector see `kept` of a Guarded<…>.
+template <typename Py>
+int traverse_kept(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  for (const nb::object& object : nb::inst_ptr<Py>(self)->kept) Py_VISIT(object.ptr());
+  return 0;
+}
+template <typename Py>
+int clear_kept(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  Py* held = nb::inst_ptr<Py>(self);
+  run(true, [&] { held->object.reset(); });  // before what it points to
+  held->kept.clear();
+  return 0;
+}
+template <typename Py>
+inline PyType_Slot collected_slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(&traverse_kept<Py>)},
+    {Py_tp_clear, reinterpret_cast<void*>(&clear_kept<Py>)},
+    {0, nullptr}};
 
 }  // namespace pando::python

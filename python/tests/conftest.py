@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all tests share: hypothesis prints its seeds, and takes more examples where asked to
+(PANDO_EXAMPLES)."""
+
+import os
+
+import hypothesis
+
+hypothesis.settings.register_profile(
+    "pando",
+    max_examples=int(os.environ.get("PANDO_EXAMPLES", "50")),
+    deadline=None,
+    print_blob=True,
+)
+hypothesis.settings.load_profile("pando")

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The type hints that are shipped: generated, complete, and true to a checker."""
+
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pando
+import pytest
+
+PACKAGE = pathlib.Path(pando.__file__).parent
+
+
+def check_types(*arguments: str, cwd: pathlib.Path) -> subprocess.CompletedProcess[str]:
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    return subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={"MYPYPATH": str(PACKAGE.parent), "PATH": "/usr/bin:/bin"},
+    )
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (PACKAGE / "py.typed").exists()
+    assert (PACKAGE / "_core.pyi").exists()
+
+
+def test_every_public_name_is_in_the_stub() -> None:
+    stub = (PACKAGE / "_core.pyi").read_text()
+    for name in dir(pando._core):
+        if not name.startswith("_"):
+            assert f"class {name}" in stub or f"def {name}" in stub or f"{name}:" in stub, name
+
+
+def test_the_stub_has_no_holes() -> None:
+    stub = (PACKAGE / "_core.pyi").read_text()
+    for hole in ("pando::", "-> object:", "std::"):
+        assert hole not in stub, next(line for line in stub.splitlines() if hole in line)
+
+
+def test_the_stub_is_sound(tmp_path: pathlib.Path) -> None:
+    done = check_types(str(PACKAGE / "_core.pyi"), str(PACKAGE / "protocols.py"), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+USE = """
+    import numpy as np
+    import pando
+
+    class Mine:
+        def key(self, stats: pando.NodeStats) -> int:
+            return stats.last_access
+
+    allocator = pando.PagedAllocator(1024, page_size=16)
+    cache = pando.PrefixCache(allocator, policy=Mine(), events=True)
+    with cache.lock(cache.match(np.arange(32, dtype=np.int32), ns="tenant")) as lease:
+        reveal_type(lease)
+    reveal_type(cache.match([1, 2]).slots)
+    reveal_type(cache.sizes().evictable)
+"""
+
+
+def test_a_checker_knows_what_calls_give(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "use.py").write_text(textwrap.dedent(USE))
+    done = check_types("use.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    for known in ('"pando._core.Lease"', "dtype[numpy.signedinteger", '"int"'):
+        assert known in done.stdout.replace("builtins.int", "int"), done.stdout
+
+
+@pytest.mark.parametrize(
+    "line,error",
+    [
+        ("pando.PrefixCache(3)", "Argument 1"),
+        ("pando.PagedAllocator(64, pagesize=16)", "pagesize"),
+        ("pando.PagedAllocator(64).alloc('many')", "Argument 1"),
+        ("pando.Sizes().evictible", "evictible"),
+    ],
+)
+def test_a_checker_finds_mistakes(line: str, error: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "use.py").write_text(f"import pando\n{line}\n")
+    done = check_types("use.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert error in done.stdout
