@@ -73,7 +73,9 @@ void bind_values(nb::module_& m) {
                         "The hash of a block, and a second one under a key of this process: a "
                         "block is served only where both agree. BlockHasher makes them; made by "
                         "hand, for blocks that have names of another kind, `check` must be spread "
-                        "evenly: blocks are looked up by it.")
+                        "evenly: blocks are looked up by it.\n\n"
+                        ">>> pando.BlockHash(b'some name', (0x5bd1e9955bd1e995, 0)).check[1]\n"
+                        "0\n")
       .def(
           "__init__",
           [](BlockHash* self, nb::bytes value, std::pair<std::uint64_t, std::uint64_t> check) {

@@ -151,7 +151,9 @@ void bind_results(nb::module_& m) {
   nb::class_<ComputedBlocks>(m, "ComputedBlocks",
                              "What get_computed() found. Nobody may hold these blocks, so use it "
                              "before the next call that takes blocks: it is looked up again, and "
-                             "what has gone since is StaleHandle.")
+                             "what has gone since is StaleHandle.\n\n"
+                             ">>> pando.ComputedBlocks(length=32)  # of more that was found\n"
+                             "ComputedBlocks(length=32, host_length=0)\n")
       .def(
           "__init__",
           [](ComputedBlocks* self, std::size_t length, std::size_t host_length) {

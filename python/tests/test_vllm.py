@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import doctest
 import hashlib
+import importlib
 import random
 import sys
 from pathlib import Path
@@ -418,6 +420,10 @@ def test_wrong_calls_are_refused() -> None:
     with pytest.raises(ValueError, match="blocks \\[99\\]"):
         m.evict_blocks({99})
     m.free(Request("unknown", [1]))
+    with pytest.raises(ValueError, match="has 3 tokens; it had 9"):
+        m.get_computed_blocks(Request("a", [1, 2, 3]))
+    m.free(request)
+    assert m.get_computed_blocks(Request("a", [1, 2, 3]))[1] == 0  # another of this name
 
 
 def test_watermark_and_reserved_blocks_are_left_alone() -> None:
@@ -582,3 +588,13 @@ def test_block_pool_names_large_blocks_by_all_their_hashes() -> None:
     assert blocks[0].block_hash == name + b"\0\0\0\1"
     with pytest.raises(ValueError, match="3 full blocks"):
         pool.cache_full_blocks(request, blocks, 0, 3, 4, 1)
+
+
+# ---- Documents -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["blocks", "manager", "offload"])
+def test_examples_in_docstrings(name: str) -> None:
+    module = importlib.import_module(f"pando.vllm.{name}")
+    result = doctest.testmod(module, extraglobs={"pando": pando, "np": np})
+    assert result.attempted > 0 and result.failed == 0

@@ -92,6 +92,7 @@ class PandoOffloadingSpec(_CPU_SPEC or object):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if _CPU_SPEC is None:
             raise _absent("PandoOffloadingSpec", "vllm.v1.kv_offload.cpu")
+        self._manager: Any = None
         super().__init__(*args, **kwargs)
         policy = self.extra_config.get("eviction_policy", "lru")
         if policy != "lru":
