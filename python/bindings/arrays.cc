@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include <algorithm>
 #include <cstring>
@@ -34,6 +35,29 @@ nb::handle numpy_empty() {
   static PyObject* const empty =
       nb::object(nb::module_::import_("numpy").attr("empty")).release().ptr();
   return empty;
+}
+
+nb::handle numpy_frombuffer() {
+  static PyObject* const frombuffer =
+      nb::object(nb::module_::import_("numpy").attr("frombuffer")).release().ptr();
+  return frombuffer;
+}
+
+/// Memory that goes back to the shelf with the last array over it.
+struct SpareBlock {
+  explicit SpareBlock(std::size_t size) : size_bytes(size), data(take_spare(size)) {}
+  ~SpareBlock() { give_spare(data, size_bytes); }
+  SpareBlock(const SpareBlock&) = delete;
+  SpareBlock& operator=(const SpareBlock&) = delete;
+
+  std::size_t size_bytes;
+  void* data;
+};
+
+int get_block(PyObject* self, Py_buffer* view, int flags) {
+  const auto* block = nb::inst_ptr<SpareBlock>(self);
+  return PyBuffer_FillInfo(view, self, block->data, static_cast<Py_ssize_t>(block->size_bytes), 0,
+                           flags);
 }
 
 /// Writes through the buffer of an array that has just been made.
@@ -168,7 +192,7 @@ void IntegerView::read_items(nb::handle source, const char* what) {
   }
   size_ = nb::len(items);
   item_bytes_ = sizeof(std::int64_t);
-  copied_ = std::make_unique_for_overwrite<std::int64_t[]>(size_);
+  copied_ = Scratch<std::int64_t>(size_);
   data_ = copied_.get();
   const bool is_list = PyList_Check(items.ptr()) != 0;
   for (std::size_t i = 0; i < size_; ++i) {
@@ -181,7 +205,7 @@ void IntegerView::read_items(nb::handle source, const char* what) {
       raise_invalid(fmt::format("{}[{}] is {}: expected an integer", what, i,
                                 nb::cast<std::string>(nb::repr(item))));
     }
-    copied_[i] = value;
+    copied_.get()[i] = value;
   }
 }
 
@@ -193,7 +217,7 @@ Items<T>::Items(nb::handle source, const char* what) : source_(source, what) {
       // Values are looked at where the library uses them.
       items_ = {reinterpret_cast<const T*>(from), size};
     } else {
-      converted_ = std::make_unique_for_overwrite<T[]>(size);
+      converted_ = Scratch<T>(size);
       if (!convert(from, size, converted_.get())) raise_out_of_range<T>(from, size, what);
       items_ = {converted_.get(), size};
     }
@@ -209,8 +233,22 @@ template class Items<SlotId>;
 template class Items<PageId>;
 template class Items<std::size_t>;
 
-NewSlots::NewSlots(std::size_t size) : array(numpy_empty()(size, numpy_int64())) {
-  view = {static_cast<SlotId*>(memory_of(array)), size};
+NewSlots::NewSlots(std::size_t size) {
+  if (size * sizeof(SlotId) < kSpareMinBytes) {
+    array = numpy_empty()(size, numpy_int64());
+    view = {static_cast<SlotId*>(memory_of(array)), size};
+    return;
+  }
+  nb::object memory = nb::cast(std::make_unique<SpareBlock>(size * sizeof(SlotId)));
+  view = {static_cast<SlotId*>(nb::inst_ptr<SpareBlock>(memory)->data), size};
+  array = numpy_frombuffer()(memory, numpy_int64());
+}
+
+void bind_arrays(nb::module_& m) {
+  static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_block)},
+                                {0, nullptr}};
+  nb::class_<SpareBlock>(m, "_SpareBlock", "Memory of a large array: its base.",
+                         nb::type_slots(slots));
 }
 
 nb::object to_numpy(std::span<const SlotId> slots) { return copy_to_numpy(slots, "int64"); }

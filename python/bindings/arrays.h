@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "pando/types.h"
+#include "spare_memory.h"
 
 namespace pando::python {
 
@@ -44,8 +45,8 @@ class IntegerView {
   void check_format(const char* format, int ndim, const char* what) const;
 
   Py_buffer buffer_ = {};
-  nb::object owner_;                        // of a tensor
-  std::unique_ptr<std::int64_t[]> copied_;  // of a list
+  nb::object owner_;              // of a tensor
+  Scratch<std::int64_t> copied_;  // of a list
   void* data_ = nullptr;
   std::size_t size_ = 0;
   std::size_t item_bytes_ = 0;
@@ -62,7 +63,7 @@ class Items {
 
  private:
   IntegerView source_;
-  std::unique_ptr<T[]> converted_;
+  Scratch<T> converted_;
   std::span<const T> items_;
 };
 extern template class Items<Token>;
@@ -96,6 +97,8 @@ nb::object to_numpy(std::span<const double> values);
 
 /// A NumPy array over memory of `owner`, which lives as long as the array.
 nb::object view_of(std::span<SlotId> slots, nb::handle owner);
+
+void bind_arrays(nb::module_& m);
 
 // Argument types: what a signature says, and the object as it came.
 struct TokensArg {

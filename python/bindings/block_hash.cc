@@ -38,7 +38,9 @@ void bind_values(nb::module_& m) {
   bind_struct<MultimodalItem>(
       m, "MultimodalItem",
       "Something that stands at tokens [offset, offset + length) of a request, like an image; `id` "
-      "is a hash of its content.")
+      "is a hash of its content.\n\n"
+      ">>> pando.MultimodalItem(id='cat', offset=2, length=3)\n"
+      "MultimodalItem(id='cat', offset=2, length=3)\n")
       .field("id", &MultimodalItem::id, "str")
       .field("offset", &MultimodalItem::offset, "int")
       .field("length", &MultimodalItem::length, "int")
@@ -74,8 +76,8 @@ void bind_values(nb::module_& m) {
                         "block is served only where both agree. BlockHasher makes them; made by "
                         "hand, for blocks that have names of another kind, `check` must be spread "
                         "evenly: blocks are looked up by it.\n\n"
-                        ">>> pando.BlockHash(b'some name', (0x5bd1e9955bd1e995, 0)).check[1]\n"
-                        "0\n")
+                        ">>> pando.BlockHash(bytes(32), (1, 2)).check\n"
+                        "(1, 2)\n")
       .def(
           "__init__",
           [](BlockHash* self, nb::bytes value, std::pair<std::uint64_t, std::uint64_t> check) {

@@ -152,8 +152,9 @@ void bind_results(nb::module_& m) {
                              "What get_computed() found. Nobody may hold these blocks, so use it "
                              "before the next call that takes blocks: it is looked up again, and "
                              "what has gone since is StaleHandle.\n\n"
-                             ">>> pando.ComputedBlocks(length=32)  # of more that was found\n"
-                             "ComputedBlocks(length=32, host_length=0)\n")
+                             ">>> cache = pando.BlockCache(8)\n"
+                             ">>> cache.get_computed(cache.start(range(40)))\n"
+                             "ComputedBlocks(length=0, host_length=0)\n")
       .def(
           "__init__",
           [](ComputedBlocks* self, std::size_t length, std::size_t host_length) {
@@ -456,7 +457,9 @@ void bind_tier_calls(nb::class_<PyBlockCache>& type) {
 
 void bind_looking(nb::class_<PyBlockCache>& type) {
   using Py = PyBlockCache;
-  type.def_prop_ro("options", [](Py& self) { return PyBlockCacheOptions(self.options); })
+  type.def_prop_ro(
+          "options", [](Py& self) { return PyBlockCacheOptions(self.options); },
+          "A copy, without the observer.")
       .def_prop_ro("hasher", [](Py& self) { return BlockHasher(self.object->hasher()); })
       .def_prop_ro(
           "pool",
@@ -520,7 +523,8 @@ void bind_looking(nb::class_<PyBlockCache>& type) {
 // ---- What Python holds -------------------------------------------------------------------------
 
 PyBlockCache::PyBlockCache(const PyBlockCacheOptions& given)
-    : options(given), observer(to_observer(given.observer)) {
+    : options(given), observer(to_observer(given.observer, told)) {
+  options.observer = nb::none();  // `told` has all references to it
   object = unwrap(BlockCache::create(to_plain(options, kept, guard, observer.get())));
 }
 
@@ -540,14 +544,14 @@ void PyBlockCache::release_soon(BlockRequest request) {
 }
 
 int PyBlockCache::traverse(visitproc visit, void* arg) const {
-  for (const nb::object& object : kept) Py_VISIT(object.ptr());
-  Py_VISIT(options.observer.ptr());
-  return traverse_observer(observer.get(), visit, arg);
+  for (const nb::object& object : told) Py_VISIT(object.ptr());
+  return 0;
 }
 
+// The cache itself stays: requests that are collected with it give back their blocks.
 void PyBlockCache::clear_cycles() {
-  clear_observer(observer.get());
-  options.observer = nb::none();
+  mute(observer.get());
+  told.clear();
 }
 
 BlockRequest& PyBlockRequest::in(const PyBlockCache& cache, const char* call) {

@@ -70,6 +70,7 @@ class PyBlockCache {
   PyBlockCacheOptions options;
   SharedGuard guard = std::make_shared<Guard>();
   Kept kept;
+  Kept told;  // of the observer
   std::shared_ptr<CacheObserver> observer;
   std::unique_ptr<BlockCache> object;
 

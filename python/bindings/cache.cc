@@ -213,7 +213,7 @@ Parts resolve(const PyCacheOptions& options, nb::handle states, SharedGuard guar
     parts.options.ranks = ranks.get();
     parts.owned.push_back(ranks);
   }
-  if (const std::shared_ptr<CacheObserver> observer = to_observer(options.observer)) {
+  if (const std::shared_ptr<CacheObserver> observer = to_observer(options.observer, parts.kept)) {
     parts.options.observer = observer.get();
     parts.owned.push_back(observer);
   }

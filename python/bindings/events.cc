@@ -109,8 +109,8 @@ void bind_kv_event(nb::module_& m) {
         return std::hash<std::string>()(k.id) ^ std::hash<std::int64_t>()(k.offset);
       });
 
-  nb::enum_<KvEvent::Kind>(m, "KvEventKind", "What happened to blocks.")
-      .value("stored", KvEvent::Kind::stored)
+  nb::enum_<KvEvent::Kind> kind(m, "KvEventKind", "What happened to blocks.");
+  kind.value("stored", KvEvent::Kind::stored)
       .value("removed", KvEvent::Kind::removed)
       .value("cleared", KvEvent::Kind::cleared);
   nb::class_<KvEvent> type =
@@ -162,6 +162,7 @@ void bind_kv_event(nb::module_& m) {
               "at all.")
           .constructible()
           .done();
+  type.attr("Kind") = kind;  // as C++ has it
   type.def(
       "__eq__",
       [](const KvEvent& a, nb::handle b) {

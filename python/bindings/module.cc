@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include "allocators.h"
+#include "arrays.h"
 #include "benchmark.h"
 #include "blocks.h"
 #include "cache.h"
@@ -25,6 +26,7 @@ NB_MODULE(_core, m) {
   m.doc() = "The bindings behind the pando package: import that.";
   bind_errors(m);
   bind_interpreter(m);
+  bind_arrays(m);
   bind_allocators(m);
   bind_policy(m);
   bind_ranks(m);

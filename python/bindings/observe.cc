@@ -66,12 +66,11 @@ struct PyFinishedRequest {
 
 nb::object match_to_python(const Match& match) { return nb::cast(PyMatch{match}); }
 
-/// Holds references that a garbage collector should know of.
-class Holder {
+/// Has methods of Python's to call.
+class TellsPython {
  public:
-  virtual ~Holder() = default;
-  virtual int traverse(visitproc visit, void* arg) const = 0;
-  virtual void clear() = 0;
+  virtual ~TellsPython() = default;
+  virtual void mute() = 0;
 };
 
 enum Method : std::size_t {
@@ -91,14 +90,16 @@ constexpr std::array<const char*, kNumMethods> kMethodNames{
     "on_prefetch", "on_prefetched", "on_poll",   "on_finish"};
 
 /// Calls the methods that the object has. What they raise goes to sys.unraisablehook.
-class PythonObserver final : public CacheObserver, public Holder {
+class PythonObserver final : public CacheObserver, public TellsPython {
  public:
-  explicit PythonObserver(nb::handle observer) {
+  PythonObserver(nb::handle observer, Kept& kept) {
     bool any = false;
     for (std::size_t i = 0; i < kNumMethods; ++i) {
-      methods_[i] = nb::getattr(observer, kMethodNames[i], nb::none());
-      any = any || !methods_[i].is_none();
-      if (methods_[i].is_none()) methods_[i].reset();
+      const nb::object method = nb::getattr(observer, kMethodNames[i], nb::none());
+      if (method.is_none()) continue;
+      any = true;
+      methods_[i] = method;
+      kept.push_back(method);
     }
     if (!any)
       raise_invalid(
@@ -106,10 +107,6 @@ class PythonObserver final : public CacheObserver, public Holder {
                       "on_call, on_match, on_insert, on_evict, on_load_back, on_prefetch, "
                       "on_prefetched, on_poll, on_finish; got {}",
                       nb::cast<std::string>(nb::repr(observer))));
-  }
-  ~PythonObserver() override {
-    const nb::gil_scoped_acquire gil;
-    clear();
   }
 
   void on_call(const CallInfo& info) override {
@@ -143,20 +140,14 @@ class PythonObserver final : public CacheObserver, public Holder {
     });
   }
 
-  int traverse(visitproc visit, void* arg) const override {
-    for (const nb::object& method : methods_) Py_VISIT(method.ptr());
-    return 0;
-  }
-  void clear() override {
-    for (nb::object& method : methods_) method.reset();
-  }
+  void mute() override { methods_ = {}; }
 
  private:
   template <Method kMethod, typename Call>
   void tell(Call&& call) {
     if (!methods_[kMethod].is_valid()) return;
     const nb::gil_scoped_acquire gil;
-    const nb::object method = methods_[kMethod];  // it may be cleared meanwhile
+    const nb::object method = nb::borrow(methods_[kMethod]);  // it may be muted meanwhile
     if (!method.is_valid()) return;
     try {
       call(method);
@@ -168,11 +159,11 @@ class PythonObserver final : public CacheObserver, public Holder {
     }
   }
 
-  std::array<nb::object, kNumMethods> methods_;
+  std::array<nb::handle, kNumMethods> methods_;  // the cache keeps them
 };
 
 /// Several, which it keeps.
-class SharedFanOut final : public CacheObserver, public Holder {
+class SharedFanOut final : public CacheObserver, public TellsPython {
  public:
   explicit SharedFanOut(std::vector<std::shared_ptr<CacheObserver>> observers)
       : observers_(std::move(observers)), fan_out_(pointers(observers_)) {}
@@ -193,14 +184,8 @@ class SharedFanOut final : public CacheObserver, public Holder {
   void on_poll(const PollResult& result) override { fan_out_.on_poll(result); }
   void on_finish(const FinishedRequest& request) override { fan_out_.on_finish(request); }
 
-  int traverse(visitproc visit, void* arg) const override {
-    for (const auto& observer : observers_) {
-      if (const int stop = traverse_observer(observer.get(), visit, arg)) return stop;
-    }
-    return 0;
-  }
-  void clear() override {
-    for (const auto& observer : observers_) clear_observer(observer.get());
+  void mute() override {
+    for (const auto& observer : observers_) python::mute(observer.get());
   }
 
  private:
@@ -463,7 +448,8 @@ void bind_recorder(nb::module_& m) {
       "True\n"
       ">>> recorder.flush()\n"
       ">>> recorder.stats.recorded_requests\n"
-      "1\n")
+      "1\n"
+      ">>> folder.cleanup()\n")
       .def(
           "__init__",
           [](Py* self, nb::handle path, std::size_t block_tokens, nb::handle key,
@@ -515,27 +501,25 @@ void bind_recorder(nb::module_& m) {
 
 }  // namespace
 
-std::shared_ptr<CacheObserver> to_observer(nb::handle observer) {
+std::shared_ptr<CacheObserver> to_observer(nb::handle observer, Kept& kept) {
   if (observer.is_none()) return nullptr;
-  if (std::shared_ptr<CacheObserver> metrics = metrics_of(observer)) return metrics;
+  if (std::shared_ptr<CacheObserver> metrics = metrics_of(observer)) {
+    kept.push_back(nb::borrow(observer));  // which has tenant_of
+    return metrics;
+  }
   if (nb::isinstance<PyTraceRecorder>(observer))
     return nb::cast<PyTraceRecorder&>(observer).recorder;
   if (nb::isinstance<nb::list>(observer) || nb::isinstance<nb::tuple>(observer)) {
     std::vector<std::shared_ptr<CacheObserver>> several;
     for (const nb::handle one : observer)
-      if (std::shared_ptr<CacheObserver> made = to_observer(one)) several.push_back(made);
+      if (std::shared_ptr<CacheObserver> made = to_observer(one, kept)) several.push_back(made);
     return std::make_shared<SharedFanOut>(std::move(several));
   }
-  return std::make_shared<PythonObserver>(observer);
+  return std::make_shared<PythonObserver>(observer, kept);
 }
 
-int traverse_observer(const CacheObserver* observer, visitproc visit, void* arg) {
-  const auto* holder = dynamic_cast<const Holder*>(observer);
-  return holder == nullptr ? 0 : holder->traverse(visit, arg);
-}
-
-void clear_observer(CacheObserver* observer) {
-  if (auto* holder = dynamic_cast<Holder*>(observer)) holder->clear();
+void mute(CacheObserver* observer) {
+  if (auto* tells = dynamic_cast<TellsPython*>(observer)) tells->mute();
 }
 
 void bind_observe(nb::module_& m) {

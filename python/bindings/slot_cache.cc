@@ -67,7 +67,12 @@ decltype(auto) with_key(TokensArg tokens, NamespaceArg ns, Work&& work) {
 }
 
 void bind_structs(nb::module_& m) {
-  bind_struct<SlotMatch>(m, "SlotMatch", "A slot that holds the first `length` tokens of a key.")
+  bind_struct<SlotMatch>(
+      m, "SlotMatch",
+      "A slot that holds the first `length` tokens of a key. SlotCache.find() gives "
+      "them.\n\n"
+      ">>> pando.SlotMatch(length=3, slot=1).free\n"
+      "False\n")
       .field("length", &SlotMatch::length, "int")
       .field("slot", &SlotMatch::slot, "int")
       .field("version", &SlotMatch::version, "int", "Of the slot, as the allocator counts.")

@@ -245,7 +245,8 @@ void bind_trace(nb::module_& m) {
       ">>> pando.generate('chat', requests=20).write(path)\n"
       "20\n"
       ">>> len(list(pando.open_trace(path)))\n"
-      "20\n");
+      "20\n"
+      ">>> folder.cleanup()\n");
   m.def(
       "generate", &generated, nb::arg("workload"), nb::arg("options"),
       nb::sig("def generate(workload: str, *, seed: int = ..., requests: int = ..., block_tokens: "

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import threading
 import time
 import urllib.request
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +153,38 @@ def test_a_prefix_cache_tells_its_observers() -> None:
     finished = observer.of("on_finish")
     assert [f.prompt_length for (f,) in finished] == [5, 5, 62]
     cache.check()
+
+
+@pytest.mark.parametrize("wrap", [lambda o: o, lambda o: [o, o]])
+def test_a_prefix_cache_and_an_observer_that_knows_it_are_collected(wrap: Any) -> None:
+    class Knows:
+        cache: Any = None
+
+        def on_call(self, info: Any) -> None: ...
+
+    observer = Knows()
+    observer.cache = pando.PrefixCache(pando.PagedAllocator(64), observer=wrap(observer))
+    gone = weakref.ref(observer)
+    del observer
+    gc.collect()
+    assert gone() is None
+
+
+@needs_metrics
+def test_a_cache_whose_tenants_know_it_is_collected() -> None:
+    class Knows:
+        cache: Any = None
+
+        def tenant_of(self, ns: bytes) -> str:
+            return "me"
+
+    tenants = Knows()
+    metrics = pando.Metrics(max_tenants=1, tenant_of=tenants.tenant_of)
+    tenants.cache = [make(metrics), pando.PrefixCache(pando.PagedAllocator(4), observer=metrics)]
+    gone = weakref.ref(tenants)
+    del tenants, metrics
+    gc.collect()
+    assert gone() is None
 
 
 # ---- Metrics ------------------------------------------------------------------------------------

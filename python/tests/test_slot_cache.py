@@ -163,6 +163,7 @@ def test_kv_is_copied_from_slot_to_slot() -> None:
     slots, cache = make(pool=pool, copier=pando.make_cpu_copier())
     rows = np.asarray(pool.key(1)).reshape(SLOTS + 1, 8, -1)  # slot s is page s + 1
     source, target = cache.take(), cache.take()
+    rows[:] = 0
     rows[source + 1] = 3
     cache.insert([1, 2, 3, 4], source)
     transfer = cache.copy_kv([1, 2, 3], target)

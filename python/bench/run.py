@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package against its limits: what a call costs beyond its C++ time, and the SGLang
+plug-in beside a prefix cache in plain Python with the same interface (python_radix.py).
+
+    python python/bench/run.py OUT.json        exits 1 if a bar is missed
+
+Both sides of a ratio run in turns, in this process; each figure is a median of rounds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import timeit
+from array import array
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pando
+from python_radix import PythonRadixCache
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "tests"))
+import sglang_standins as standins  # noqa: E402
+
+from pando.sglang.interface import Interface  # noqa: E402
+from pando.sglang.prefix_cache import cache_class  # noqa: E402
+
+TOKENS = 8192
+LEAVES = 100_000
+
+BARS: dict[str, Callable[[float], bool]] = {
+    "match_numpy_overhead_us": lambda value: value <= 1.5,
+    "match_list_ns_per_token": lambda value: value <= 30,
+    "adapter_speedup_page1": lambda value: value >= 10,
+    "adapter_speedup_page64": lambda value: value >= 10,
+    "evict_speedup_100k": lambda value: value >= 1000,
+    "import_ms": lambda value: value < 100,
+}
+
+
+def seconds(call: Callable[[], object], number: int) -> float:
+    return timeit.timeit(call, number=number) / number
+
+
+# What a call costs.
+
+
+def match_overheads() -> dict[str, float]:
+    allocator = pando.PagedAllocator(2 * TOKENS)
+    cache = pando.PrefixCache(allocator)
+    tokens = np.arange(TOKENS, dtype=np.int32)
+    cache.insert(tokens, allocator.alloc(TOKENS))
+    wide, listed, out = tokens.astype(np.int64), tokens.tolist(), np.empty(TOKENS, np.int64)
+    rounds = []
+    for _ in range(21):
+        in_cpp = pando._core._time_match(cache, tokens, out, 1000)
+        rounds.append(
+            (
+                in_cpp,
+                seconds(lambda: cache.match(tokens), 1000) - in_cpp,
+                seconds(lambda: cache.match(tokens, slots=out), 1000) - in_cpp,
+                seconds(lambda: cache.match(wide), 1000) - in_cpp,
+                seconds(lambda: cache.match(listed), 50) - in_cpp,
+            )
+        )
+    in_cpp, numpy, into, int64, as_list = (statistics.median(column) for column in zip(*rounds))
+    return {
+        "match_cpp_us": in_cpp * 1e6,
+        "match_numpy_overhead_us": numpy * 1e6,
+        "match_into_overhead_us": into * 1e6,
+        "match_int64_overhead_us": int64 * 1e6,
+        "match_list_ns_per_token": as_list * 1e9 / TOKENS,
+    }
+
+
+def import_ms() -> float:
+    """Beyond an interpreter that does nothing; NumPy comes with the first array."""
+
+    def run(code: str) -> float:
+        return seconds(lambda: subprocess.run([sys.executable, "-c", code], check=True), 1)
+
+    run("import pando")
+    return statistics.median(run("import pando") - run("pass") for _ in range(11)) * 1e3
+
+
+# The plug-in beside plain Python.
+
+
+class Slots:
+    """Hands out slots upwards and takes everything back: next to nothing, the same for both."""
+
+    device = "cpu"
+
+    def __init__(self, page_size: int) -> None:
+        self.page_size = page_size
+        self.size = 1 << 30
+        self.next = page_size
+
+    def alloc(self, count: int) -> np.ndarray:
+        pages = -(-count // self.page_size)
+        first, self.next = self.next, self.next + pages * self.page_size
+        return np.arange(first, first + count)
+
+    def free(self, slots: Any) -> None:
+        pass
+
+    def available_size(self) -> int:
+        return self.size - self.next
+
+
+class Bench:
+    """A cache, and the requests of an engine that calls it as SGLang does."""
+
+    def __init__(self, make: Callable[[Any, Slots, int], Any], page_size: int) -> None:
+        self.pool = SimpleNamespace(req_to_token=np.zeros((4, 3 * TOKENS), dtype=np.int32))
+        self.pool.write = self.pool.req_to_token.__setitem__
+        self.slots = Slots(page_size)
+        self.cache = make(self.pool, self.slots, page_size)
+
+    def match(self, tokens: array[int]) -> Any:
+        key = standins.RadixKey(tokens, None)
+        return self.cache.match_prefix(standins.MatchPrefixParams(key=key))
+
+    def serve(self, prompt: array[int], answer: array[int]) -> int:
+        """Match and lock, prefill, one chunk, the answer; as many tokens as were cached."""
+        match = self.match(prompt)
+        req = standins.FLAVORS["0.5.16"].req("r", [], None, 0)
+        req.origin_input_ids, req.output_ids = prompt, answer
+        req.req_pool_idx = 0
+        req.last_node = match.last_device_node
+        req.prefix_indices = match.device_indices
+        req.cache_protected_len = cached = len(match.device_indices)
+        self.cache.inc_lock_ref(req.last_node)
+        row = self.pool.req_to_token[0]
+        row[:cached] = match.device_indices
+        row[cached : len(prompt)] = self.slots.alloc(len(prompt) - cached)
+        req.fill_len = len(prompt)
+        req.fill_ids = prompt
+        self.cache.cache_unfinished_req(req)
+        whole = prompt + answer
+        row[len(prompt) : len(whole)] = self.slots.alloc(len(answer))
+        req.fill_len = len(whole)
+        req.fill_ids = whole
+        self.cache.cache_finished_req(req, **self.finish_arguments(req))
+        return cached
+
+    def finish_arguments(self, req: Any) -> dict[str, Any]:
+        return {} if isinstance(self.cache, PythonRadixCache) else req.finish_arguments()
+
+
+def make_pando(pool: Any, slots: Slots, page_size: int) -> Any:
+    params = standins.CacheInitParams(
+        disable=False,
+        req_to_token_pool=pool,
+        token_to_kv_pool_allocator=slots,
+        page_size=page_size,
+    )
+    return cache_class(Interface.of(standins))(params)
+
+
+def conversation(turns: int) -> list[tuple[array[int], array[int]]]:
+    """Users of one system prompt whose turns repeat what was said, up to 8192 tokens and more."""
+    random = np.random.default_rng(1)
+    fresh = lambda count: array("q", random.integers(0, 100_000, count).tolist())  # noqa: E731
+    system, requests = fresh(TOKENS // 2), []
+    for _ in range(4):
+        history = system
+        for _ in range(turns):
+            prompt, answer = history + fresh(TOKENS // 8), fresh(TOKENS // 32)
+            requests.append((prompt, answer))
+            history = prompt + answer
+    return requests
+
+
+def adapter_speedup(page_size: int) -> dict[str, float]:
+    requests = conversation(4)
+    prompt = requests[3][0]
+    figures: dict[str, list[tuple[float, float]]] = {"serve": [], "match": []}
+    for _ in range(5):
+        plain = Bench(PythonRadixCache, page_size)
+        ours = Bench(make_pando, page_size)
+        cached: dict[str, list[int]] = {"plain": [], "ours": []}
+
+        def serve(bench: Bench, name: str) -> None:
+            cached[name] = [bench.serve(*request) for request in requests]
+
+        figures["serve"].append(
+            (seconds(lambda: serve(plain, "plain"), 1), seconds(lambda: serve(ours, "ours"), 1))
+        )
+        assert cached["plain"] == cached["ours"], "both must find the same"
+        assert sum(cached["ours"]) > 0
+        plain.match(prompt), ours.match(prompt)
+        figures["match"].append(
+            (seconds(lambda: plain.match(prompt), 5), seconds(lambda: ours.match(prompt), 100))
+        )
+    ratio = {
+        name: statistics.median(slow / fast for slow, fast in rounds)
+        for name, rounds in figures.items()
+    }
+    return {
+        f"adapter_speedup_page{page_size}": min(ratio.values()),
+        f"adapter_serve_speedup_page{page_size}": ratio["serve"],
+        f"adapter_match_speedup_page{page_size}": ratio["match"],
+        f"adapter_match_us_page{page_size}": statistics.median(f for _, f in figures["match"]) * 1e6,
+    }
+
+
+def evict_speedup() -> dict[str, float]:
+    """One leaf at a time out of 100 000, as a full cache does for every new page."""
+    benches = [Bench(make, 1) for make in (PythonRadixCache, make_pando)]
+    for bench in benches:
+        for leaf in range(LEAVES):
+            key = standins.RadixKey(array("q", [leaf, 1, 2, 3]))
+            value = np.arange(4 * leaf + 1, 4 * leaf + 5)
+            bench.cache.insert(standins.InsertParams(key=key, value=value))
+    params = standins.EvictParams(num_tokens=4)
+    plain, ours = (
+        statistics.median(seconds(lambda: bench.cache.evict(params), number) for _ in range(7))
+        for bench, number in zip(benches, (1, 1000))
+    )
+    return {"evict_speedup_100k": plain / ours, "evict_us": ours * 1e6}
+
+
+def main(out: str) -> int:
+    results = match_overheads()
+    for page_size in (1, 64):
+        results |= adapter_speedup(page_size)
+    results |= evict_speedup()
+    results["import_ms"] = import_ms()
+    pathlib.Path(out).write_text(json.dumps(results, indent=2) + "\n")
+    missed = 0
+    for name, value in results.items():
+        met = BARS.get(name)
+        verdict = "" if met is None else "met" if met(value) else "MISSED"
+        missed += verdict == "MISSED"
+        print(f"{name:32} {value:12.4g}  {verdict}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*itertools.islice(sys.argv, 1, 2)))
