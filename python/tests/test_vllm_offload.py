@@ -4,8 +4,13 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
+import subprocess
+import tempfile
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -234,14 +239,40 @@ class Tiered:
         return values.pop()
 
 
-@pytest.fixture(params=["memory", "file"])
+@contextmanager
+def redis_server() -> Iterator[str]:
+    """On a socket of this test alone; its path must be short."""
+    binary = shutil.which("redis-server")
+    if binary is None:
+        pytest.skip("redis-server is not installed")
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/s"
+        process = subprocess.Popen(
+            [binary, "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder],
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            deadline = time.monotonic() + 10
+            while not Path(path).exists():
+                assert process.poll() is None and time.monotonic() < deadline
+                time.sleep(0.02)
+            yield f"unix:{path}"
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+@pytest.fixture(params=["memory", "file", "redis"])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     if request.param == "memory":
         yield pando.make_memory_store()
-    else:
+    elif request.param == "file":
         yield pando.make_store_backend(
             "file", {"directory": str(tmp_path / "pages"), "min_free_bytes": 0}
         )
+    else:
+        with redis_server() as address:
+            yield pando.make_redis_store([address])
 
 
 def test_what_the_host_evicts_comes_back_from_the_store(backend: Any) -> None:
