@@ -7,8 +7,8 @@ only the rest is computed, and its rows go to the pool. Both must give the same 
 computations add up the same products in matrices of other shapes, so the last bits may differ: the
 largest difference is printed, and has to be rounding.
 
-The model is small and its weights are random: what is shown is that reuse changes nothing, and how
-time to the first token falls with the tokens that are left to compute. Needs torch and transformers.
+The model is small and its weights are random: what is shown is that reuse changes nothing, and that
+time to the first token falls with the tokens left to compute. Needs torch and transformers.
 
     python examples/transformers_llama.py
     python examples/transformers_llama.py --device cuda --prefix 8192
@@ -136,8 +136,8 @@ def main() -> None:
             assert int(alone.argmax()) == int(cached.argmax())
             print(
                 f"prompt {number}: {length:5} of {len(prompt)} tokens cached, first token after "
-                f"{cached_ms:7.1f} ms, {alone_ms:7.1f} ms without; next token {int(cached.argmax())}"
-                f" either way, logits up to {float(alone.abs().max()):.2f} differ by at most "
+                f"{cached_ms:7.1f} ms, {alone_ms:7.1f} ms without; next token "
+                f"{int(cached.argmax())} either way, logits up to {float(alone.abs().max()):.2f} differ by at most "
                 f"{difference:.1e}"
             )
             expected = 0 if number == 0 else args.prefix // PAGE_SIZE * PAGE_SIZE

@@ -392,6 +392,8 @@ def test_chunks_and_states() -> None:
     blocks, length = m.get_computed_blocks(Request("b", list(range(20))))
     assert length == 16
     assert ids(blocks, 1)[0] == 0
+    with pytest.raises(NotImplementedError, match="from a connector"):
+        m.allocate_slots(Request("c", list(range(50, 70))), 4, num_external_computed_tokens=16)
 
 
 def test_unknown_groups_are_named() -> None:

@@ -339,7 +339,8 @@ def test_a_block_on_its_way_to_the_store_is_not_evicted() -> None:
         def outcome(self, i: int) -> Any:
             return self.call.outcome(i)
 
-    level = Level(pando.Store(pando.make_memory_store()), np.zeros((2, BLOCK_BYTES), np.uint8), "model")
+    memory = pando.Store(pando.make_memory_store())
+    level = Level(memory, np.zeros((2, BLOCK_BYTES), np.uint8), "model")
     m = pando.vllm.OffloadingManager(2, store_level=level)
     store(m, 1, 2)
     assert m.lookup(key(1), None) is True  # readable

@@ -286,6 +286,9 @@ class KVCacheManager:
         self.empty_kv_cache_blocks = KVCacheBlocks(tuple(() for _ in groups))
         self._groups = groups
         self._block_sizes = [group.block_size for group in groups]
+        self._has_sparse_states = any(
+            group.kind == pando.GroupKind.recurrent and not group.every_state for group in groups
+        )
         self._three_values = api == "0.32"
         self._entries: dict[str, _Entry] = {}
         self._adapters: dict[bytes, tuple[int | None, str]] = {}  # by namespace, for events
@@ -393,6 +396,11 @@ class KVCacheManager:
             raise NotImplementedError(f"{num_encoder_tokens} encoder tokens: expected none")
         if num_new_tokens + num_external_computed_tokens + num_new_computed_tokens == 0:
             raise ValueError("num_new_tokens must be greater than 0: nothing is computed either")
+        if num_external_computed_tokens and self._has_sparse_states:
+            raise NotImplementedError(
+                f"{num_external_computed_tokens} tokens from a connector, with a Mamba group that "
+                "keeps a state per step: there is no block for the state at their end"
+            )
         entry = self._entry(request)
         found = num_new_computed_tokens
         if found and entry.running:
