@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The example programs run; the one that exists in both languages says the same in both."""
 
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -22,3 +23,17 @@ def test_engine_loop_is_the_same_in_both_languages() -> None:
     if not program.exists():
         pytest.skip("the C++ examples are not built here")
     assert ours == output_of(str(program))
+
+
+def test_transformers_llama_gives_the_same_logits_with_reuse() -> None:
+    for module in ("torch", "transformers"):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+    said = output_of(
+        sys.executable, str(EXAMPLES / "transformers_llama.py"),
+        "--prefix", "130", "--question", "21", "--prompts", "3",
+    )
+    lines = said.splitlines()
+    assert "    0 of 151 tokens cached" in lines[0]
+    assert "  128 of 151 tokens cached" in lines[2]
+    assert "off by 1 %" in lines[3]

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import doctest
 import hashlib
+import importlib
 import random
 import sys
 from pathlib import Path
@@ -390,6 +392,8 @@ def test_chunks_and_states() -> None:
     blocks, length = m.get_computed_blocks(Request("b", list(range(20))))
     assert length == 16
     assert ids(blocks, 1)[0] == 0
+    with pytest.raises(NotImplementedError, match="from a connector"):
+        m.allocate_slots(Request("c", list(range(50, 70))), 4, num_external_computed_tokens=16)
 
 
 def test_unknown_groups_are_named() -> None:
@@ -418,6 +422,10 @@ def test_wrong_calls_are_refused() -> None:
     with pytest.raises(ValueError, match="blocks \\[99\\]"):
         m.evict_blocks({99})
     m.free(Request("unknown", [1]))
+    with pytest.raises(ValueError, match="has 3 tokens; it had 9"):
+        m.get_computed_blocks(Request("a", [1, 2, 3]))
+    m.free(request)
+    assert m.get_computed_blocks(Request("a", [1, 2, 3]))[1] == 0  # another of this name
 
 
 def test_watermark_and_reserved_blocks_are_left_alone() -> None:
@@ -582,3 +590,13 @@ def test_block_pool_names_large_blocks_by_all_their_hashes() -> None:
     assert blocks[0].block_hash == name + b"\0\0\0\1"
     with pytest.raises(ValueError, match="3 full blocks"):
         pool.cache_full_blocks(request, blocks, 0, 3, 4, 1)
+
+
+# ---- Documents -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["blocks", "manager", "offload"])
+def test_examples_in_docstrings(name: str) -> None:
+    module = importlib.import_module(f"pando.vllm.{name}")
+    result = doctest.testmod(module, extraglobs={"pando": pando, "np": np})
+    assert result.attempted > 0 and result.failed == 0

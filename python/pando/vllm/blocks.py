@@ -123,6 +123,7 @@ class BlockPool:
     blocks wait in the order in which vLLM 0.32 has them: those without content first, then the
     others, the longest free first.
 
+    >>> import pando.vllm
     >>> pool = pando.vllm.BlockPool(num_gpu_blocks=10, enable_caching=True)
     >>> [block.block_id for block in pool.get_new_blocks(2)]
     [1, 2]
@@ -138,14 +139,15 @@ class BlockPool:
         enable_kv_cache_events: bool = False,
         metrics_collector: object | None = None,
     ) -> None:
+        unit: int | None = hash_block_size
         if isinstance(hash_block_size, bool):  # 0.11 has the events in this place
-            hash_block_size, enable_kv_cache_events = None, hash_block_size
+            unit, enable_kv_cache_events = None, hash_block_size
         if metrics_collector is not None:
             raise NotImplementedError("metrics_collector: expected None; Pando has its own metrics")
         self.num_gpu_blocks = num_gpu_blocks
         self.enable_caching = enable_caching
         self.enable_kv_cache_events = enable_kv_cache_events
-        self.hash_block_size = hash_block_size
+        self.hash_block_size = unit
         self._events: list[events.KVCacheEvent] = []
         self._as_int = events.use_int_hashes()
         self._keyed = KeyedBlocks(num_gpu_blocks, caching=enable_caching, on_gone=self._gone)

@@ -8,12 +8,14 @@ installed. docs/vllm.md says what differs.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 import pando
 from pando.vllm import events
@@ -92,13 +94,12 @@ def keys_of(request: Any) -> pando.RequestKeys | None:
     return pando.RequestKeys(**keys) if keys else None
 
 
-def _as_bytes(embeds: Any) -> np.ndarray[Any, Any]:
+def _as_bytes(embeds: Any) -> npt.NDArray[np.uint8]:
     """A row of bytes per token, of a tensor (also of bfloat16) or an array."""
     if hasattr(embeds, "contiguous"):
-        import torch
-
+        torch = importlib.import_module("torch")
         embeds = embeds.detach().cpu().contiguous().view(torch.uint8).numpy()
-    rows: np.ndarray[Any, Any] = np.ascontiguousarray(embeds)
+    rows: npt.NDArray[Any] = np.ascontiguousarray(embeds)
     return rows.reshape(len(rows), -1).view(np.uint8)
 
 
@@ -128,15 +129,18 @@ class PrefixCacheStats:
 class _Entry:
     """A request as the cache knows it."""
 
-    __slots__ = ("cached", "delayed", "num_tokens", "request", "running")
+    __slots__ = ("cached", "computed", "delayed", "num_blocks", "num_tokens", "request", "running")
 
-    def __init__(self, request: pando.BlockRequest, num_tokens: int) -> None:
+    def __init__(self, request: pando.BlockRequest, num_tokens: int, num_groups: int) -> None:
         self.request = request
         self.num_tokens = num_tokens
+        self.num_blocks = [0] * num_groups  # null blocks among them
         self.let_go()
 
     def let_go(self) -> None:
         self.running = False  # has blocks
+        self.num_blocks = [0] * len(self.num_blocks)
+        self.computed = 0  # as the cache was told, and counts on
         self.cached = 0  # tokens whose full blocks others may find
         self.delayed = False  # what is behind `cached` waits for cache_blocks()
 
@@ -263,7 +267,7 @@ class KVCacheManager:
         self.cache = pando.BlockCache(
             kv_cache_config.num_blocks,
             groups=groups,
-            hash=pando.BlockHashOptions(function=hash_function, seed=hash_seed),
+            hash=pando.BlockHashOptions(function=cast(Any, hash_function), seed=hash_seed),
             caching=enable_caching,
             events=enable_kv_cache_events,
             recompute_last_block=use_eagle,
@@ -282,6 +286,9 @@ class KVCacheManager:
         self.empty_kv_cache_blocks = KVCacheBlocks(tuple(() for _ in groups))
         self._groups = groups
         self._block_sizes = [group.block_size for group in groups]
+        self._has_sparse_states = any(
+            group.kind == pando.GroupKind.recurrent and not group.every_state for group in groups
+        )
         self._three_values = api == "0.32"
         self._entries: dict[str, _Entry] = {}
         self._adapters: dict[bytes, tuple[int | None, str]] = {}  # by namespace, for events
@@ -295,10 +302,19 @@ class KVCacheManager:
     def _entry(self, request: Any) -> _Entry:
         """The request, with all tokens that it has by now."""
         entry = self._entries.get(request.request_id)
+        if entry is not None and request.num_tokens < entry.num_tokens:
+            if entry.running:
+                raise ValueError(
+                    f"request {request.request_id!r} has {request.num_tokens} tokens; it had "
+                    f"{entry.num_tokens} before, and has blocks for them"
+                )
+            entry = None  # another one, of the same name
         if entry is None:
             keys = keys_of(request)
-            tokens = np.asarray(request.all_token_ids, dtype=np.int32)
-            entry = _Entry(self.cache.start(tokens, keys), len(tokens))
+            # A slice: vLLM's list of tokens gives items one by one, and slices as lists.
+            tokens = np.asarray(request.all_token_ids[: request.num_tokens], dtype=np.int32)
+            started = self.cache.start(tokens, keys)
+            entry = _Entry(started, len(tokens), self.num_kv_cache_groups)
             self._entries[request.request_id] = entry
             lora = getattr(request, "lora_request", None)
             if lora and self.enable_kv_cache_events:
@@ -314,13 +330,14 @@ class KVCacheManager:
         """So many tokens are computed: blocks that no window needs any more are let go of."""
         limit = entry.cached if entry.delayed else entry.num_tokens
         num_computed = min(num_computed, limit)
-        if entry.running and num_computed > entry.request.num_computed:
+        if entry.running and num_computed > entry.computed:
             self.cache.advance(entry.request, num_computed)
+            entry.computed = num_computed
 
-    def _blocks(self, blocks: Iterable[Sequence[int]]) -> KVCacheBlocks:
+    def _blocks(self, blocks: Iterable[npt.NDArray[np.uint32]]) -> KVCacheBlocks:
         pool = self.block_pool.blocks
         return self.create_kv_cache_blocks(
-            tuple([pool[int(block)] for block in group] for group in blocks)
+            tuple([pool[block] for block in group.tolist()] for group in blocks)
         )
 
     # ---- Finding ----
@@ -379,6 +396,11 @@ class KVCacheManager:
             raise NotImplementedError(f"{num_encoder_tokens} encoder tokens: expected none")
         if num_new_tokens + num_external_computed_tokens + num_new_computed_tokens == 0:
             raise ValueError("num_new_tokens must be greater than 0: nothing is computed either")
+        if num_external_computed_tokens and self._has_sparse_states:
+            raise NotImplementedError(
+                f"{num_external_computed_tokens} tokens from a connector, with a Mamba group that "
+                "keeps a state per step: there is no block for the state at their end"
+            )
         entry = self._entry(request)
         found = num_new_computed_tokens
         if found and entry.running:
@@ -393,20 +415,24 @@ class KVCacheManager:
         )
         end = min(total + num_new_tokens, self.max_model_len)
         slots_end = min(end + num_lookahead_tokens, self.max_model_len)
-        start = entry.request.num_computed if entry.running else found
+        start = entry.computed if entry.running else found
 
         spare = reserved_blocks
         if has_scheduled_reqs and _is_waiting(request):
             spare += self.watermark_blocks
+        whole = min(request.num_tokens, self.max_model_len)
+        hits = new_computed_blocks
         if full_sequence_must_fit and not self._fits(
-            entry, min(request.num_tokens, self.max_model_len), found, spare - reserved_blocks
+            entry, whole, found, hits, spare - reserved_blocks
         ):
             return None
-        if spare and not self._fits(entry, slots_end, found, spare):
+        if spare and not self._fits(entry, slots_end, found, hits, spare):
             return None
 
-        had = [max(len(entry.request.blocks(g)), found // size)
-               for g, size in enumerate(self._block_sizes)]
+        had = [
+            max(n, found // size)
+            for n, size in zip(entry.num_blocks, self._block_sizes, strict=True)
+        ]
         try:
             self.cache.allocate(
                 entry.request,
@@ -419,28 +445,31 @@ class KVCacheManager:
             return None
         if not entry.running:
             entry.running = True
-            entry.cached = found
+            entry.cached = entry.computed = found
         entry.delayed = delay_cache_blocks
         if not delay_cache_blocks:
             entry.cached = max(entry.cached, min(end, entry.num_tokens))
+        entry.num_blocks = [
+            max(n, -(-slots_end // size)) for n, size in zip(had, self._block_sizes, strict=True)
+        ]
+        if entry.num_blocks == had:  # as in most steps of a decode
+            return self.empty_kv_cache_blocks
         new = [entry.request.blocks(g)[n:] for g, n in enumerate(had)]
         if self._to_zero is not None:
             self._note_for_zeroing(new)
         return self._blocks(new)
 
-    def _fits(self, entry: _Entry, num_tokens: int, found: int, spare: int) -> bool:
+    def _fits(
+        self, entry: _Entry, num_tokens: int, found: int, blocks: KVCacheBlocks | None, spare: int
+    ) -> bool:
         """Whether blocks up to so many tokens, beside those found, leave `spare` ones."""
         needed = spare
-        computed = self.cache.get_computed(entry.request).blocks if found else []
         for g, size in enumerate(self._block_sizes):
-            have = len(entry.request.blocks(g)) + found // size
+            have = entry.num_blocks[g] + found // size
             needed += max(0, -(-num_tokens // size) - have)
-            if found:
-                needed += sum(
-                    1
-                    for block in computed[g][: found // size]
-                    if block and self.block_pool.ref_cnt_of(int(block)) == 0
-                )
+            if blocks is not None:  # found ones that nobody holds are taken from the free too
+                held = blocks.blocks[g][: found // size]
+                needed += sum(block.ref_cnt == 0 and not block.is_null for block in held)
         return needed <= self.block_pool.get_num_free_blocks()
 
     def can_fit_full_sequence(
@@ -454,13 +483,13 @@ class KVCacheManager:
         """Whether there is room for all tokens of the request, as if no window let go of any."""
         entry = self._entry(request)
         num_tokens = min(request.num_tokens, self.max_model_len)
-        return self._fits(entry, num_tokens, num_new_computed_tokens, 0)
+        return self._fits(entry, num_tokens, num_new_computed_tokens, new_computed_blocks, 0)
 
-    def _note_for_zeroing(self, new: Sequence[Sequence[int]]) -> None:
+    def _note_for_zeroing(self, new: Sequence[npt.NDArray[np.uint32]]) -> None:
         assert self._to_zero is not None
         for group, blocks in zip(self._groups, new, strict=True):
             if group.kind != pando.GroupKind.recurrent:
-                self._to_zero.extend(int(block) for block in blocks if block)
+                self._to_zero.extend(block for block in blocks.tolist() if block)
 
     def take_new_block_ids(self) -> list[int]:
         """Blocks of attention since the last call, where the config asks for them to be zeroed."""
@@ -493,7 +522,7 @@ class KVCacheManager:
         if entry.running:
             # What vLLM has cached stays so, computed or not: its scheduler counts tokens as
             # computed when it sends them off.
-            if entry.cached > entry.request.num_computed:
+            if entry.cached > entry.computed:
                 try:
                     self.cache.advance(entry.request, entry.cached)
                 except pando.InvalidArgument:
@@ -577,10 +606,10 @@ class KVCacheManager:
         return [self._event(event) for event in self.cache.take_events()]
 
     def _event(self, event: pando.KvEvent) -> events.KVCacheEvent:
-        if event.kind == pando.KvEvent.Kind.cleared:
+        if event.kind.name == "cleared":
             return events.AllBlocksCleared()
         hashes = events.external_hashes(event.hashes, self._as_int)
-        if event.kind == pando.KvEvent.Kind.removed:
+        if event.kind.name == "removed":
             return events.BlockRemoved(hashes, group_idx=event.group)
         parent = event.parent
         lora_id, lora_name = self._adapters.get(event.ns, (None, None))

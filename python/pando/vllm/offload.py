@@ -208,6 +208,11 @@ class OffloadingManager:
             taken, self._events = self._events, []
             yield from taken
 
+    @property
+    def num_failed_puts(self) -> int:
+        """Blocks that the store did not take, since the start. They are lost when evicted."""
+        return 0 if self._level is None else self._level.num_failed
+
     def get_stats(self) -> None:
         """vLLM's counters are not kept."""
         return None
@@ -266,6 +271,7 @@ class _Level:
         self._fetched = fetched
         self._questions = Questions(level)
         self._coming: set[bytes] = set()  # on their way to the host
+        self.num_failed = 0  # pages that the store did not take
         self._puts: list[tuple[pando.StoreCall, list[int]]] = []
         self._gets: list[tuple[pando.StoreCall, list[tuple[bytes, int]]]] = []
 
@@ -286,15 +292,19 @@ class _Level:
             return
         ids = [block for _, block in blocks]
         call = self._level.put([key for key, _ in blocks], [block - 1 for block in ids])
-        if call is None:
-            return  # the host has them; they are lost when it evicts them
+        if call is None:  # the host has them; they are lost when it evicts them
+            self.num_failed += len(ids)
+            return
         self._keyed.touch(ids)
         self._puts.append((call, ids))
 
     def poll(self) -> None:
         """Applies what the store has finished. Never waits."""
-        for _, blocks in take_finished(self._puts):
+        for call, blocks in take_finished(self._puts):
             self._keyed.free(blocks[::-1])
+            self.num_failed += sum(
+                call.outcome(i) != pando.PageOutcome.done for i in range(len(blocks))
+            )
         for call, coming in take_finished(self._gets):
             self._settle(call, coming)
         there = self._questions.poll()

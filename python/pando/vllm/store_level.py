@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import urllib.parse
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +17,12 @@ import pando
 _ASK_AT_ONCE = 128  # keys of one question
 _REMEMBERED = 65536  # answers that nobody has come back for
 _T = TypeVar("_T")
+
+
+def _as_name(scope: str) -> str:
+    """What may be part of a file's name, and differs where scopes do."""
+    name = urllib.parse.quote(scope, safe="")
+    return name if len(name) <= 96 else hashlib.sha256(scope.encode()).hexdigest()
 
 
 class ArrayPages:
@@ -66,7 +74,7 @@ class StoreLevel:
         self._pages: ArrayPages | HostPages = (
             HostPages(pages) if isinstance(pages, pando.HostPool) else ArrayPages(pages)
         )
-        self._prefix = f"vllm/{scope}/{self._pages.block_bytes}/"
+        self._prefix = f"vllm-{_as_name(scope)}-{self._pages.block_bytes}-"
 
     @property
     def num_blocks(self) -> int:
