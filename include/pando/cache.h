@@ -159,6 +159,9 @@ struct InsertOptions {
   /// slots[0, owned_by_tree) came from a match and are the tree's already; the rest is the
   /// caller's.
   std::size_t owned_by_tree = 0;
+  /// A lease that holds exactly these. Then their tokens are taken as known and not looked at again
+  /// (of the slots, those of the last page alone), and the cost is that of the rest.
+  const Lease* held = nullptr;
   std::int32_t priority = 0;  ///< raises the whole path to at least this
   bool chunked = false;       ///< a part of a prefill: does not count as a hit
 
@@ -175,6 +178,16 @@ struct Inserted {
   std::size_t freed = 0;     ///< slots given back: the caller's duplicates, or those they replace
   std::size_t revived = 0;   ///< tokens that have a window again
   NodeId node = {};          ///< ends at `length`
+  std::uint32_t cache = 0;   ///< which cache this is from
+
+  /// What match() would find of it now, for lock().
+  Match match() const {
+    return {.length = length,
+            .end = MatchEnd::page_boundary,
+            .node = node,
+            .agreed_length = length,
+            .cache = cache};
+  }
 };
 
 /// When start() was called, and with how many tokens. Where there is an observer, for its eyes.

@@ -53,6 +53,9 @@ Gate& gate() {
   return the_gate;
 }
 
+/// Entries of this thread: the gate waits for them to end, so it may go in and out meanwhile.
+thread_local int num_entries = 0;
+
 /// Those that keep_until_exit() made; some may have gone.
 struct KeptUntilExit {
   std::vector<std::weak_ptr<nb::object>> references;
@@ -93,11 +96,14 @@ std::shared_ptr<nb::object> keep(nb::object object) {
 }
 
 PythonEntry::PythonEntry() {
-  if (gate().enter()) gil_ = std::make_unique<nb::gil_scoped_acquire>();
+  if (!gate().enter()) return;
+  gil_ = std::make_unique<nb::gil_scoped_acquire>();
+  ++num_entries;
 }
 
 PythonEntry::~PythonEntry() {
   if (gil_ == nullptr) return;
+  --num_entries;
   gil_.reset();
   gate().leave();
 }
@@ -108,7 +114,8 @@ GilRelease::~GilRelease() {
     gate().leave();
     return;
   }
-  while (!gate().is_exit_thread()) std::this_thread::sleep_for(std::chrono::hours(1));
+  while (num_entries == 0 && !gate().is_exit_thread())
+    std::this_thread::sleep_for(std::chrono::hours(1));
   PyEval_RestoreThread(state_);
 }
 

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -123,8 +124,14 @@ struct PyTransfer {
   bool is_load = false;
 };
 
+/// Over an engine's own buffers, which the pool keeps.
+PyKvPool adopt(const Geometry& geometry, const nb::sequence& planes,
+               std::optional<std::size_t> num_pages, std::optional<MemoryKind> kind);
+nb::object regions_of(const std::vector<MemoryRegion>& regions);
+
 void bind_memory(nb::module_& m);
 void bind_pools(nb::module_& m);
+void bind_window_pool(nb::module_& m);
 void bind_host_pool(nb::module_& m);
 void bind_copier(nb::module_& m);
 

@@ -61,6 +61,7 @@ PagesArg to_pages(std::vector<std::string> keys, nb::handle buffers, bool writab
 void bind_config(nb::module_& m);
 void bind_keys(nb::module_& m);
 void bind_python_store(nb::module_& m);
+void bind_store_backends(nb::module_& m);
 void bind_stores(nb::module_& m);
 
 }  // namespace pando::python

@@ -878,6 +878,15 @@ def run_to_the_end(script: str) -> str:
         "store = pando.Store(Slow(), num_read_threads=3)\n"
         "calls = [store.get([str(i)], [bytearray(8)]) for i in range(50)]\n"
         "time.sleep(0.1)",
+        # One that uses the library itself, and waits.
+        "inner = pando.Store(Slow())\n"
+        "class Levels(Slow):\n"
+        "    def exists(self, keys):\n"
+        "        time.sleep(0.2)\n"
+        "        try: inner.exists(keys).wait()\n"
+        "        except pando.Error: pass\n"
+        "        return [True] * len(keys)\n"
+        "store = pando.Store(Levels()); call = store.exists(['a']); time.sleep(0.1)",
         # In a cycle, which only the collector finds.
         "class Node: pass\n"
         "n = Node(); n.me = n; n.store = pando.Store(Slow()); n.call = n.store.put(['a'], [b'x'])",

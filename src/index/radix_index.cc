@@ -76,8 +76,15 @@ std::size_t RadixIndex::agreeing_pages(const Token* a, const Token* b,
 }
 
 RadixIndex::Cursor RadixIndex::descend(const Key& key, SlotId* out) const {
-  Cursor cursor{find_root(key.ns, hash_namespace(key.ns)), 0, 0};
-  if (cursor.node == kNoNode) return cursor;
+  const Cursor root{find_root(key.ns, hash_namespace(key.ns)), 0, 0};
+  return root.node == kNoNode ? root : descend(root, key, out);
+}
+
+RadixIndex::Cursor RadixIndex::descend_behind(NodeIndex node, const Key& key) const {
+  return descend({node, nodes_[node].num_pages, nodes_[node].end_pages}, key, nullptr);
+}
+
+RadixIndex::Cursor RadixIndex::descend(Cursor cursor, const Key& key, SlotId* out) const {
   const std::size_t num_key_pages = num_pages(key);
   while (cursor.pages < num_key_pages && cursor.pages_in_node == nodes_[cursor.node].num_pages) {
     const Token* tokens = key.tokens.data() + cursor.pages * page_size_;

@@ -75,6 +75,8 @@ class RadixIndex {
   /// Follows the key as far as the tree agrees. Writes the slots of what agrees and is on the
   /// device to `out` unless it is nullptr.
   Cursor descend(const Key& key, SlotId* out) const;
+  /// The same from the end of this node on, which ends a part of the key.
+  Cursor descend_behind(NodeIndex node, const Key& key) const;
 
   /// What a walk may count on: the device alone, or the host too.
   enum class Reach { device, host };
