@@ -210,15 +210,17 @@ void IntegerView::read_items(nb::handle source, const char* what) {
 }
 
 template <typename T>
-Items<T>::Items(nb::handle source, const char* what) : source_(source, what) {
+Items<T>::Items(nb::handle source, const char* what, std::size_t first) : source_(source, what) {
   const std::size_t size = source_.size();
+  first = std::min(first, size);
   const auto as = [&]<typename From>(const From* from) {
     if constexpr (sizeof(From) == sizeof(T)) {
       // Values are looked at where the library uses them.
       items_ = {reinterpret_cast<const T*>(from), size};
     } else {
       converted_ = Scratch<T>(size);
-      if (!convert(from, size, converted_.get())) raise_out_of_range<T>(from, size, what);
+      if (!convert(from + first, size - first, converted_.get() + first))
+        raise_out_of_range<T>(from, size, what);
       items_ = {converted_.get(), size};
     }
   };

@@ -57,7 +57,8 @@ class IntegerView {
 template <typename T>
 class Items {
  public:
-  Items(nb::handle source, const char* what);
+  /// Items before `first` will not be looked at: they may stay what they are, or become anything.
+  Items(nb::handle source, const char* what, std::size_t first = 0);
   std::span<const T> view() const { return items_; }
   operator std::span<const T>() const { return items_; }  // NOLINT: a view by nature
 

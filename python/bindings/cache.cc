@@ -407,7 +407,16 @@ void bind_results(nb::module_& m) {
       .field("freed", &Inserted::freed, "int", "Slots given back.")
       .field("revived", &Inserted::revived, "int", "Tokens that have a window again.")
       .field("node", &Inserted::node, "NodeId")
-      .done();
+      .done()
+      .def(
+          "match", [](const Inserted& self) { return PyMatch{.match = self.match()}; },
+          nb::sig("def match(self) -> Match"),
+          "What PrefixCache.match() would find of it now, without slots: for lock().\n\n"
+          ">>> allocator = pando.PagedAllocator(64)\n"
+          ">>> cache = pando.PrefixCache(allocator)\n"
+          ">>> with cache.lock(cache.insert([1, 2], allocator.alloc(2)).match()) as lease:\n"
+          "...     cache.sizes().protected_tokens\n"
+          "2\n");
   bind_struct<EvictResult>(m, "EvictResult", "What was freed.")
       .field("tokens", &EvictResult::tokens, "int")
       .field("window_tokens", &EvictResult::window_tokens, "int")
@@ -530,15 +539,21 @@ void bind_reuse(nb::class_<PyCache>& type) {
       .def(
           "insert",
           [](PyCache& self, TokensArg tokens, SlotsArg slots, NamespaceArg ns,
-             std::size_t owned_by_tree, std::int32_t priority, bool chunked,
+             std::size_t owned_by_tree, PyLease* held, std::int32_t priority, bool chunked,
              std::size_t window_released, std::optional<StateSlot> snapshot) {
-            const Items<Token> items(tokens.object, "tokens");
-            const Items<SlotId> given(slots.object, "slots");
+            // What a lease holds is not looked at again, unless somebody watches.
+            const CacheOptions& options = self.options();
+            const bool skips = held != nullptr && options.observer == nullptr;
+            const std::size_t known = skips ? owned_by_tree : 0;
+            const Items<Token> items(tokens.object, "tokens", known);
+            const Items<SlotId> given(slots.object, "slots",
+                                      known - std::min(known, options.page_size));
             const Key key = to_key(items, ns);
             return unwrap(
                 self.work("insert", items.view().size() >= kLongTokens, [&](PrefixCache& c) {
                   return c.insert(key, given,
                                   {.owned_by_tree = owned_by_tree,
+                                   .held = held == nullptr ? nullptr : &held->lease(),
                                    .priority = priority,
                                    .chunked = chunked,
                                    .window_released = window_released,
@@ -546,10 +561,13 @@ void bind_reuse(nb::class_<PyCache>& type) {
                 }));
           },
           nb::arg("tokens"), nb::arg("slots"), nb::kw_only(), nb::arg("ns") = "",
-          nb::arg("owned_by_tree") = 0, nb::arg("priority") = 0, nb::arg("chunked") = false,
-          nb::arg("window_released") = 0, nb::arg("snapshot") = nb::none(),
+          nb::arg("owned_by_tree") = 0, nb::arg("held") = nb::none(), nb::arg("priority") = 0,
+          nb::arg("chunked") = false, nb::arg("window_released") = 0,
+          nb::arg("snapshot") = nb::none(),
           "Gives the tree tokens and their slots. It takes the whole pages; the caller's "
-          "duplicates are freed, the unaligned tail stays the caller's.\n\n"
+          "duplicates are freed, the unaligned tail stays the caller's. `owned_by_tree`: so many "
+          "slots at the front came from a match; with `held`, a lease on exactly these, their "
+          "tokens are taken as known, and the cost is that of the rest.\n\n"
           ">>> allocator = pando.PagedAllocator(64, page_size=4)\n"
           ">>> cache = pando.PrefixCache(allocator)\n"
           ">>> cache.insert([1, 2, 3, 4, 5], allocator.alloc(8)[:5]).length\n"

@@ -51,6 +51,7 @@ class PyCache : public Guarded<PrefixCache> {
     if (has_late_) release_late();
     return run(long_call, [&]() -> decltype(auto) { return work(*object); });
   }
+  const CacheOptions& options() const { return object->options(); }
   /// For destructors: at once if nothing is under way, else at the next call.
   void release_soon(Lease lease);
 

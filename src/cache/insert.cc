@@ -23,8 +23,13 @@ namespace pando {
 Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(
     const Key& key, std::span<const SlotId> slots, const InsertOptions& insert_options) {
   const std::size_t page_size = index.page_size();
-  const Plan plan{index.descend(key, nullptr), index.num_pages(key),
-                  insert_options.window_released / page_size};
+  NodeIndex held = kNoNode;
+  if (insert_options.held != nullptr) {
+    if (Status s = refuse_held(key, insert_options); !s) return s.error();
+    held = index.resolve(insert_options.held->node());
+  }
+  const Plan plan{held == kNoNode ? index.descend(key, nullptr) : index.descend_behind(held, key),
+                  index.num_pages(key), insert_options.window_released / page_size};
   if (Status s = refuse_insert(plan, insert_options); !s) return s.error();
   const std::size_t existing = plan.cursor.pages * page_size;
   if (Status s = refuse_negative(key.tokens, existing, key.tokens.size(), "insert"); !s)
@@ -43,6 +48,21 @@ Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(
   for (const std::uint32_t page : adopted_pages) ledger.unclaim(PageId{page});
   for (const std::uint32_t page : revived_pages) ledger.unclaim(PageId{page});
   return Error{status.error().code, "insert: " + status.error().message};
+}
+
+Status PrefixCache::Impl::refuse_held(const Key& key, const InsertOptions& o) const {
+  const NodeIndex node = index.resolve(o.held->node());
+  const std::size_t pages = node == kNoNode ? 0 : index.node(node).end_pages;
+  const std::size_t length = pages * index.page_size();
+  if (length != o.owned_by_tree || pages > index.num_pages(key))
+    return make_error(ErrorCode::invalid_argument,
+                      "insert: the lease holds {} tokens; expected the first {} of a key of {}",
+                      length, o.owned_by_tree, key.tokens.size());
+  if (node != kNoNode && index.namespace_of(node) != key.ns)
+    return make_error(ErrorCode::invalid_argument,
+                      "insert: the lease is in namespace '{}', the key in '{}'",
+                      index.namespace_of(node), key.ns);
+  return {};
 }
 
 Status PrefixCache::Impl::refuse_insert(const Plan& plan, const InsertOptions& o) const {
@@ -199,7 +219,8 @@ Inserted PrefixCache::Impl::apply_insert(const Plan& plan, const Key& key,
                           .existing = plan.cursor.pages * page_size,
                           .freed = freed * page_size,
                           .revived = revived * page_size,
-                          .node = index.id(end)};
+                          .node = index.id(end),
+                          .cache = cache_id};
   if (observer != nullptr) observer->on_insert(key, inserted);
   return inserted;
 }
@@ -302,6 +323,8 @@ Result<Inserted> PrefixCache::quiet_insert(const Key& key, std::span<const SlotI
     impl_->ledger.flush();
     return Inserted{.length = 0, .existing = 0, .freed = num_pages * page_size, .node = {}};
   }
+  if (options.held != nullptr && *options.held && options.held->cache_ != this)
+    return make_error(ErrorCode::invalid_argument, "insert: the lease is of another cache");
   const Result<Impl::Plan> plan = impl_->plan_insert(key, slots, options);
   if (!plan) return plan.error();
   const Inserted inserted = impl_->apply_insert(*plan, key, options);

@@ -110,6 +110,7 @@ struct PrefixCache::Impl : CacheCore {
   std::vector<PageId> duplicates;
 
  private:
+  Status refuse_held(const Key& key, const InsertOptions& options) const;
   Status refuse_insert(const Plan& plan, const InsertOptions& options) const;
   Status plan_existing(const Plan& plan, std::span<const SlotId> slots, std::size_t owned_pages);
   void plan_revival(NodeIndex node, std::uint32_t num_pages, std::uint32_t num_revived);

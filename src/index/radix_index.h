@@ -297,6 +297,7 @@ class RadixIndex {
   Status check(const Holds& holds) const;
 
  private:
+  Cursor descend(Cursor from, const Key& key, SlotId* out) const;
   NodeIndex find_root(std::string_view ns, std::uint32_t hash) const;
   std::uint32_t hash_namespace(std::string_view ns) const;
   std::uint32_t hash_page(NodeIndex parent, const Token* tokens) const;

@@ -76,6 +76,33 @@ TEST(PrefixCacheInsert, SlotsOwnedByTheTreeAreNotFreed) {
   EXPECT_TRUE(cache.closes());
 }
 
+TEST(PrefixCacheInsert, WhatALeaseHoldsIsNotLookedAtAgain) {
+  TestCache cache({.page_size = 2});
+  cache.put(tokens(6));
+  const Lease lease = *cache->lock(*cache->match({tokens(4)}));  // splits the node
+  Slots slots = cache.slots_of(tokens(4));
+  slots[0] = slots[1] = SlotId{-1};
+  for (const SlotId slot : cache.take(4)) slots.push_back(slot);
+  std::vector<Token> key(4, Token{-1});
+  for (const Token token : {9, 9, 8, 8}) key.push_back(token);
+  const Inserted inserted = *cache->insert({key}, slots, {.owned_by_tree = 4, .held = &lease});
+  EXPECT_EQ(inserted.existing, 4u);
+  EXPECT_EQ(inserted.length, 8u);
+  EXPECT_EQ(cache->probe({tokens(4) + std::vector<Token>{9, 9, 8, 8}}), 8u);
+  EXPECT_EQ(cache->probe({tokens(6)}), 6u);
+  const Lease end = *cache->lock(inserted.match());
+  EXPECT_EQ(end.node(), inserted.node);
+  EXPECT_EQ(cache->sizes().protected_tokens, 8u);
+}
+
+TEST(PrefixCacheInsert, BehindALeaseThatHoldsNothing) {
+  TestCache cache({.page_size = 2});
+  const Lease none;
+  const Inserted inserted = *cache->insert({tokens(4)}, cache.take(4), {.held = &none});
+  EXPECT_EQ(inserted.length, 4u);
+  EXPECT_TRUE(cache.closes());
+}
+
 TEST(PrefixCacheInsert, TheTreesOwnSlotsMayComeBackUnannounced) {
   TestCache cache({.page_size = 2});
   cache.put(tokens(4));

@@ -146,7 +146,8 @@ void CacheModel::do_insert(Bits& bits) {
   }
   told_ = {};
   std::vector<SlotId> slots(key.tokens.size());
-  const std::size_t held = use_match ? do_match(key, &slots).match.length : 0;
+  const Match match = use_match ? do_match(key, &slots).match : Match{};
+  const std::size_t held = match.length;
   options.owned_by_tree = bits.chance(3) ? 0 : held;  // the tree knows its own slots anyway
   const std::vector<SlotId> taken = take_pages(num_pages - held / config_.page_size);
   std::copy(taken.begin(), taken.end(), slots.begin() + static_cast<std::ptrdiff_t>(held));
@@ -160,7 +161,18 @@ void CacheModel::do_insert(Bits& bits) {
 
   const std::size_t existing = reference_.look(key.ns, key.tokens).agreed * config_.page_size;
   const Freed freed = reference_.insert(key.ns, key.tokens, spec);
-  const Inserted inserted = *cache_->insert(key.view(), slots, options);
+  // Behind a lease, what it holds is not looked at: garbage will do. (A lease changes what becomes
+  // of tombstones on its path, so not where there may be some.)
+  KeyData given = key;
+  Lease lease;
+  if (options.owned_by_tree > 0 && !config_.window && bits.chance(2)) {
+    lease = *cache_->lock(match);
+    options.held = &lease;
+    std::fill_n(given.tokens.begin(), held, Token{-7});
+    std::fill_n(slots.begin(), held - config_.page_size, SlotId{-9});
+  }
+  const Inserted inserted = *cache_->insert(given.view(), slots, options);
+  lease.release();
   require(inserted.length == num_pages * config_.page_size, "insert took {} tokens",
           inserted.length);
   require(inserted.existing == existing, "{} tokens existed, expected {}", inserted.existing,
