@@ -166,6 +166,11 @@ class BlockCache {
   /// The same for a request that will start again: it keeps tokens and hashes.
   void preempt(BlockRequest& request);
 
+  /// What these blocks contain is wrong, as after a load of the engine's own that failed: they are
+  /// not found any more; whoever holds them goes on. Copies that lower tiers have made since
+  /// advance() passed them stay, so say it before.
+  void forget(std::span<const PageId> blocks);
+
   /// By group: blocks from the start that all requests with blocks share, `any` among them. 0 for
   /// groups that are not full attention.
   std::vector<std::size_t> common_prefix_blocks(const BlockRequest& any) const;

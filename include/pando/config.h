@@ -28,6 +28,8 @@ class Config {
 
   void set(std::string name, Value value) { values_[std::move(name)] = std::move(value); }
   bool has(std::string_view name) const { return values_.find(name) != values_.end(); }
+  /// All that is given, by name.
+  const std::map<std::string, Value, std::less<>>& values() const { return values_; }
 
   // What the option says, or `otherwise` where it is not given. A number of another kind than asked
   // for is taken only where nothing is lost.

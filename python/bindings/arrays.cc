@@ -19,8 +19,9 @@ std::string class_name(nb::handle object) {
   return nb::cast<std::string>(object.type().attr("__name__"));
 }
 
+/// Unsigned ones too: pages are. What does not fit is negative here, and refused.
 constexpr bool is_integer_format(char format) {
-  return format == 'i' || format == 'l' || format == 'q' || format == 'n';
+  return std::string_view("ilqnILQN").find(format) != std::string_view::npos;
 }
 
 // Kept for the interpreter's life: they are NumPy's, and looking them up costs most of a call.
@@ -141,7 +142,8 @@ void IntegerView::hold_tensor(nb::handle source, const char* what, bool writable
           fmt::format("{}: expected a tensor on the CPU, got one on another device", what));
     const auto dtype = tensor.dtype();
     if (tensor.ndim() != 1 ||
-        dtype.code != static_cast<std::uint8_t>(nb::dlpack::dtype_code::Int) ||
+        (dtype.code != static_cast<std::uint8_t>(nb::dlpack::dtype_code::Int) &&
+         dtype.code != static_cast<std::uint8_t>(nb::dlpack::dtype_code::UInt)) ||
         (dtype.bits != 32 && dtype.bits != 64))
       raise_invalid(fmt::format(
           "{}: expected one dimension of int32 or int64, got {} dimensions of another type", what,

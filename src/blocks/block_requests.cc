@@ -224,6 +224,12 @@ void BlockCache::preempt(BlockRequest& request) {
   impl_->let_go(r);
 }
 
+void BlockCache::forget(std::span<const PageId> blocks) {
+  impl_->discarding = true;
+  impl_->pool->forget(blocks);
+  impl_->discarding = false;
+}
+
 std::vector<std::size_t> BlockCache::common_prefix_blocks(const BlockRequest& any) const {
   const std::size_t n = impl_->running.size();
   std::vector<std::size_t> out;

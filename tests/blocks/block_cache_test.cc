@@ -186,6 +186,18 @@ TEST(BlockCache, APreemptedRequestStartsAgainWhereItsBlocksStillAre) {
   EXPECT_EQ(cache.begin(request), 8U);
 }
 
+TEST(BlockCache, ForgottenBlocksAreNotFound) {
+  TestBlocks cache(fours());
+  BlockRequest request = cache.run(tokens(12));
+  ASSERT_EQ(cache.hit(tokens(20)), 12U);
+  cache->forget(std::vector{kNullBlock, request.blocks()[1], request.blocks()[1]});
+  EXPECT_EQ(cache.hit(tokens(20)), 4U);
+  EXPECT_EQ(cache->pool().num_holders(request.blocks()[1]), 1U);
+  cache->free(request);
+  EXPECT_EQ(cache.hit(tokens(20)), 4U);
+  EXPECT_TRUE(cache->check().ok());
+}
+
 TEST(BlockCache, CommonPrefixOfAllRunningRequests) {
   TestBlocks cache(fours());
   BlockRequest a = cache.run(tokens(12) + tokens(4, 100));

@@ -1,0 +1,611 @@
+// SPDX-License-Identifier: Apache-2.0
+// BlockCache and its requests.
+#include "blocks.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <utility>
+
+#include "arrays.h"
+#include "events.h"
+#include "observe.h"
+#include "structs.h"
+
+namespace pando::python {
+
+namespace {
+
+constexpr std::size_t kLongTokens = 32768;  // hashing so many is worth letting others run
+
+template <auto kMember>
+struct MemberOf;
+template <typename Class, typename T, T Class::*kMember>
+struct MemberOf<kMember> {
+  using Type = T;
+};
+
+/// A field of the library's struct that is inside one of ours.
+template <auto kMember, typename Owner>
+void plain_field(StructBinder<Owner>& type, const char* name, const char* python_type,
+                 const char* doc = "") {
+  using Type = typename MemberOf<kMember>::Type;
+  type.property(
+      name, [](const Owner& owner) { return owner.plain.*kMember; },
+      [](Owner& owner, Type value) { owner.plain.*kMember = value; }, python_type, doc);
+}
+
+// ---- Options -----------------------------------------------------------------------------------
+
+void set_hash(PyBlockCacheOptions& options, nb::handle hash) {
+  if (nb::isinstance<BlockHashOptions>(hash)) {
+    options.plain.hash = nb::cast<const BlockHashOptions&>(hash);
+    return;
+  }
+  const nb::object of_function = nb::type<BlockHashOptions>()();
+  of_function.attr("function") = hash;
+  options.plain.hash = nb::cast<const BlockHashOptions&>(of_function);
+}
+
+BlockCacheOptions to_plain(const PyBlockCacheOptions& options, Kept& kept, const SharedGuard& guard,
+                           CacheObserver* observer) {
+  BlockCacheOptions plain = options.plain;
+  plain.groups.clear();
+  for (const PyBlockGroup& group : options.groups)
+    plain.groups.push_back({.kind = group.kind,
+                            .block_size = group.block_size,
+                            .span = group.span,
+                            .every_state = group.every_state,
+                            .pools = to_tier_pools(group.pools, kept, guard)});
+  if (!options.host.is_none()) {
+    const auto& host = nb::cast<const PyBlockHostOptions&>(options.host);
+    plain.host = host.plain;
+    plain.host->copier = to_copier(host.copier, kept);
+  }
+  plain.observer = observer;
+  return plain;
+}
+
+void bind_options(nb::module_& m) {
+  nb::enum_<GroupKind>(m, "GroupKind",
+                       "Which blocks layers need to compute the token at position n.")
+      .value("full", GroupKind::full, "All before it.")
+      .value("sliding_window", GroupKind::sliding_window, "Those with the last span - 1 tokens.")
+      .value("chunked_local", GroupKind::chunked_local,
+             "Those of its chunk: chunks are `span` tokens from the start on.")
+      .value("recurrent", GroupKind::recurrent, "The last one: it holds the state at its end.");
+  using Group = PyBlockGroup;
+  bind_struct<Group>(m, "BlockGroup",
+                     "Layers with a block size and a rule about which blocks they need.\n\n"
+                     ">>> pando.BlockGroup(kind=pando.GroupKind.sliding_window, span=4096).span\n"
+                     "4096\n")
+      .field("kind", &Group::kind, "GroupKind")
+      .field("block_size", &Group::block_size, "int", "In tokens.")
+      .field("span", &Group::span, "int", "Of a window or chunk: tokens.")
+      .field("every_state", &Group::every_state, "bool",
+             "Recurrent: the engine leaves the state at the end of every block.")
+      .field("pools", &Group::pools, "TierPools | None",
+             "With a host tier: the bytes of the group's layers. Block b is page b of the device "
+             "pool.")
+      .constructible()
+      .done();
+  using Host = PyBlockHostOptions;
+  StructBinder<Host> host(m, "BlockHostOptions", "What the device forgets goes on in host memory.");
+  host.field("copier", &Host::copier, "Copier | None");
+  plain_field<&BlockHostOptions::write_policy>(host, "write_policy", "WritePolicy");
+  plain_field<&BlockHostOptions::load_threshold>(host, "load_threshold", "int",
+                                                 "Fewer tokens are sooner computed than loaded.");
+  plain_field<&BlockHostOptions::backup_stream>(host, "backup_stream", "int", "Of the copier.");
+  plain_field<&BlockHostOptions::load_stream>(host, "load_stream", "int");
+  host.constructible().done();
+}
+
+/// The signature of the cache's constructor is that of its options.
+constexpr const char* kFields =
+    "groups: collections.abc.Sequence[BlockGroup] = ..., hash: BlockHashOptions | HashFunction | "
+    "str = ..., caching: bool = ..., keep_tokens: bool = ..., deduplicate: bool = ..., events: "
+    "bool "
+    "= ..., recompute_last_block: bool = ..., max_tokens: int = ..., host: BlockHostOptions | None "
+    "= ..., observer: object | None = ...";
+
+void bind_cache_options(nb::module_& m) {
+  using Options = PyBlockCacheOptions;
+  using Plain = BlockCacheOptions;
+  StructBinder<Options> type(m, "BlockCacheOptions", "See BlockCache, which takes the same names.");
+  plain_field<&Plain::num_blocks>(type, "num_blocks", "int",
+                                  "Of all groups, the null block among them.");
+  type.field("groups", &Options::groups, "list[BlockGroup]", "A copy: assign a list to change it.");
+  type.property(
+      "hash", [](const Options& o) { return o.plain.hash; }, set_hash, "BlockHashOptions");
+  plain_field<&Plain::caching>(type, "caching", "bool",
+                               "Else every request is computed from its start.");
+  plain_field<&Plain::keep_tokens>(type, "keep_tokens", "bool",
+                                   "Compare tokens on a hit, not only two hashes.");
+  plain_field<&Plain::deduplicate>(type, "deduplicate", "bool",
+                                   "Of blocks with equal content only the first is found.");
+  plain_field<&Plain::events>(type, "events", "bool", "Record KV events.");
+  plain_field<&Plain::recompute_last_block>(
+      type, "recompute_last_block", "bool",
+      "A hit leaves out the last block that it could have, for drafters (EAGLE).");
+  plain_field<&Plain::max_tokens>(type, "max_tokens", "int",
+                                  "That a request may have, lookahead included.");
+  type.property(
+      "host", [](const Options& o) { return o.host; },
+      [](Options& o, nb::handle host) {
+        if (!host.is_none() && !nb::isinstance<PyBlockHostOptions>(host))
+          raise_invalid(fmt::format("host: expected BlockHostOptions or None, got {}",
+                                    nb::cast<std::string>(nb::repr(host))));
+        o.host = nb::borrow(host);
+      },
+      "BlockHostOptions | None");
+  type.field("observer", &Options::observer, "object | None",
+             "Metrics, a TraceRecorder, any object with some of their methods, or a list.");
+  type.constructible().done();
+}
+
+// ---- Structs -----------------------------------------------------------------------------------
+
+void bind_results(nb::module_& m) {
+  nb::class_<ComputedBlocks>(m, "ComputedBlocks",
+                             "What get_computed() found. Nobody may hold these blocks, so use it "
+                             "before the next call that takes blocks: it is looked up again, and "
+                             "what has gone since is StaleHandle.")
+      .def(
+          "__init__",
+          [](ComputedBlocks* self, std::size_t length, std::size_t host_length) {
+            new (self) ComputedBlocks{.length = length, .host_length = host_length};
+          },
+          nb::arg("length") = 0, nb::arg("host_length") = 0,
+          "The part of what was found that a request is to start from; allocate() needs no more.")
+      .def_ro("length", &ComputedBlocks::length, "Tokens on the device.")
+      .def_ro("host_length", &ComputedBlocks::host_length,
+              "So many more if allocate() loads them from the host.")
+      .def_prop_ro(
+          "blocks",
+          [](const ComputedBlocks& c) {
+            nb::list groups;
+            for (const std::vector<PageId>& blocks : c.blocks)
+              groups.append(to_numpy(std::span<const PageId>(blocks)));
+            return groups;
+          },
+          nb::sig("def blocks(self) -> list[numpy.typing.NDArray[numpy.uint32]]"),
+          "Of `length` tokens, by group.")
+      .def("__repr__", [](const ComputedBlocks& c) {
+        return fmt::format("ComputedBlocks(length={}, host_length={})", c.length, c.host_length);
+      });
+  bind_struct<BlockCacheStats>(m, "BlockCacheStats",
+                               "Totals since creation, in tokens unless said otherwise.")
+      .field("queries", &BlockCacheStats::queries, "int", "Calls of get_computed().")
+      .field("queried_tokens", &BlockCacheStats::queried_tokens, "int")
+      .field("hit_tokens", &BlockCacheStats::hit_tokens, "int", "On the device.")
+      .field("host_hit_tokens", &BlockCacheStats::host_hit_tokens, "int")
+      .field("cached_blocks", &BlockCacheStats::cached_blocks, "int", "Blocks.")
+      .field("evicted_blocks", &BlockCacheStats::evicted_blocks, "int",
+             "Blocks that lost their content.")
+      .field("preemptions", &BlockCacheStats::preemptions, "int")
+      .done();
+}
+
+// ---- Cycles ------------------------------------------------------------------------------------
+
+int traverse_cache(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? nb::inst_ptr<PyBlockCache>(self)->traverse(visit, arg) : 0;
+}
+int clear_cache(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_ptr<PyBlockCache>(self)->clear_cycles();
+  return 0;
+}
+PyType_Slot cache_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_cache)},
+                             {Py_tp_clear, reinterpret_cast<void*>(clear_cache)},
+                             {0, nullptr}};
+
+int traverse_request(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  Py_VISIT(nb::inst_ptr<PyBlockRequest>(self)->cache_object().ptr());
+  return 0;
+}
+int clear_request(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_ptr<PyBlockRequest>(self)->drop();
+  return 0;
+}
+PyType_Slot request_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_request)},
+                               {Py_tp_clear, reinterpret_cast<void*>(clear_request)},
+                               {0, nullptr}};
+
+// ---- Requests ----------------------------------------------------------------------------------
+
+std::uint32_t group_arg(const PyBlockCache& cache, std::size_t group) {
+  if (group >= cache.options.groups.size())
+    raise_invalid(
+        fmt::format("group {}: expected 0 to {}", group, cache.options.groups.size() - 1));
+  return static_cast<std::uint32_t>(group);
+}
+
+void bind_request(nb::module_& m) {
+  using Py = PyBlockRequest;
+  nb::class_<Py>(m, "BlockRequest", nb::type_slots(request_slots),
+                 "A request as BlockCache sees it: its tokens, their hashes, its blocks. Frees "
+                 "them when it goes. Made by BlockCache.start().")
+      .def_prop_ro(
+          "tokens",
+          [](Py& self) {
+            return self.look("tokens", [](BlockRequest& r) { return to_numpy(r.tokens()); });
+          },
+          nb::sig("def tokens(self) -> numpy.typing.NDArray[numpy.int32]"))
+      .def_prop_ro(
+          "hashes",
+          [](Py& self) {
+            const std::size_t size = self.cache().object->hasher().hash_bytes();
+            return self.look("hashes", [&](BlockRequest& r) { return to_list(r.hashes(), size); });
+          },
+          nb::sig("def hashes(self) -> list[bytes]"),
+          "Of all whole blocks of the smallest size that divides those of the groups.")
+      .def_prop_ro("keys",
+                   [](Py& self) {
+                     return self.look("keys",
+                                      [](BlockRequest& r) { return RequestKeys(r.keys()); });
+                   })
+      .def(
+          "blocks",
+          [](Py& self, std::size_t group) {
+            return self.look("blocks", [&](BlockRequest& r) {
+              return to_numpy(r.blocks(group_arg(self.cache(), group)));
+            });
+          },
+          nb::arg("group") = 0,
+          nb::sig("def blocks(self, group: int = 0) -> numpy.typing.NDArray[numpy.uint32]"),
+          "One per block_size tokens; 0 where the group needs none (any more).")
+      .def_prop_ro(
+          "num_computed",
+          [](Py& self) {
+            return self.look("num_computed", [](BlockRequest& r) { return r.num_computed(); });
+          },
+          "Tokens whose KV is in place, see BlockCache.advance().")
+      .def_prop_ro(
+          "is_broken",
+          [](Py& self) {
+            return self.look("is_broken", [](BlockRequest& r) { return r.is_broken(); });
+          },
+          "A load from the host failed: it must be preempted or freed.");
+}
+
+// ---- The cache ---------------------------------------------------------------------------------
+
+void bind_life(nb::class_<PyBlockCache>& type) {
+  using Py = PyBlockCache;
+  type.def(
+          "start",
+          [](Py& self, TokensArg tokens, const RequestKeys* keys) {
+            const Items<Token> items(tokens.object, "tokens");
+            RequestKeys own = keys == nullptr ? RequestKeys{} : *keys;
+            Result<BlockRequest> request =
+                self.work("start", items.view().size() >= kLongTokens,
+                          [&](BlockCache& c) { return c.start(items.view(), std::move(own)); });
+            return std::make_unique<PyBlockRequest>(nb::find(self), unwrap(std::move(request)));
+          },
+          nb::arg("tokens"), nb::arg("keys").none() = nb::none(),
+          nb::sig(
+              "def start(self, tokens: numpy.typing.ArrayLike, keys: RequestKeys | None = None) "
+              "-> BlockRequest"),
+          "A request with these tokens, hashed. It has no blocks yet.")
+      .def(
+          "append",
+          [](Py& self, PyBlockRequest& request, TokensArg tokens) {
+            const Items<Token> items(tokens.object, "tokens");
+            BlockRequest& r = request.in(self, "append");
+            self.call("append", [&](BlockCache& c) { unwrap(c.append(r, items.view())); });
+          },
+          nb::arg("request"), nb::arg("tokens"),
+          "The request has more tokens; only blocks that become full are hashed.")
+      .def(
+          "get_computed",
+          [](Py& self, PyBlockRequest& request) {
+            BlockRequest& r = request.in(self, "get_computed");
+            return self.call("get_computed", [&](BlockCache& c) { return c.get_computed(r); });
+          },
+          nb::arg("request"),
+          "The longest cached prefix that leaves at least one token to compute. Changes nothing.")
+      .def(
+          "allocate",
+          [](Py& self, PyBlockRequest& request, std::size_t num_new_tokens,
+             const ComputedBlocks* computed, bool load_from_host, std::size_t lookahead_tokens,
+             bool delay_caching) {
+            BlockRequest& r = request.in(self, "allocate");
+            unwrap(self.work("allocate", self.has_tiers(), [&](BlockCache& c) {
+              return c.allocate(r, num_new_tokens,
+                                {.computed = computed,
+                                 .load_from_host = load_from_host,
+                                 .lookahead_tokens = lookahead_tokens,
+                                 .delay_caching = delay_caching});
+            }));
+          },
+          nb::arg("request"), nb::arg("num_new_tokens"), nb::kw_only(),
+          nb::arg("computed").none() = nb::none(), nb::arg("load_from_host") = true,
+          nb::arg("lookahead_tokens") = 0, nb::arg("delay_caching") = false,
+          "Blocks for the next `num_new_tokens` behind those computed. All or nothing.\n\n"
+          "`computed`: for a request without blocks, where it starts. `lookahead_tokens`: further "
+          "tokens that a drafter may write to. `delay_caching`: others find full blocks when "
+          "advance() has passed them, not at once.")
+      .def(
+          "advance",
+          [](Py& self, PyBlockRequest& request, std::size_t num_computed) {
+            BlockRequest& r = request.in(self, "advance");
+            unwrap(self.work("advance", self.has_tiers(),
+                             [&](BlockCache& c) { return c.advance(r, num_computed); }));
+          },
+          nb::arg("request"), nb::arg("num_computed"),
+          "The KV of the first `num_computed` tokens is in place.")
+      .def(
+          "free",
+          [](Py& self, PyBlockRequest& request) {
+            BlockRequest& r = request.in(self, "free");
+            self.work("free", self.has_tiers(), [&](BlockCache& c) { c.free(r); });
+          },
+          nb::arg("request"),
+          "Lets go of all blocks, the last first. Blocks that were never advanced past are "
+          "forgotten.")
+      .def(
+          "preempt",
+          [](Py& self, PyBlockRequest& request) {
+            BlockRequest& r = request.in(self, "preempt");
+            self.work("preempt", self.has_tiers(), [&](BlockCache& c) { c.preempt(r); });
+          },
+          nb::arg("request"), "The same for a request that will start again.")
+      .def(
+          "forget",
+          [](Py& self, TokensArg blocks) {
+            const Items<PageId> items(blocks.object, "blocks");
+            self.call("forget", [&](BlockCache& c) { c.forget(items.view()); });
+          },
+          nb::arg("blocks"),
+          "What these blocks contain is wrong: they are not found any more; whoever holds them goes "
+          "on.")
+      .def(
+          "common_prefix_blocks",
+          [](Py& self, PyBlockRequest& any) {
+            BlockRequest& r = any.in(self, "common_prefix_blocks");
+            return self.call("common_prefix_blocks",
+                             [&](BlockCache& c) { return c.common_prefix_blocks(r); });
+          },
+          nb::arg("any"),
+          "By group: blocks from the start that all requests with blocks share, `any` among them.")
+      .def(
+          "reset",
+          [](Py& self) {
+            unwrap(self.call_long("reset", [](BlockCache& c) { return c.reset(); }));
+          },
+          "Forgets everything on the device and the host. InUse while blocks are held.");
+}
+
+void bind_tier_calls(nb::class_<PyBlockCache>& type) {
+  using Py = PyBlockCache;
+  type.def(
+          "poll",
+          [](Py& self) { return self.call_long("poll", [](BlockCache& c) { return c.poll(); }); },
+          nb::sig("def poll(self) -> PollResult"),
+          "Applies copies and store operations that have finished.")
+      .def(
+          "attach_storage",
+          [](Py& self, const StorageOptions& options) {
+            return unwrap(self.call_long("attach_storage",
+                                         [&](BlockCache& c) { return c.attach_storage(options); }));
+          },
+          nb::arg("options"), nb::sig("def attach_storage(self, options: StorageOptions) -> str"),
+          "What is on the host goes to this store too. Says what was attached.")
+      .def(
+          "detach_storage",
+          [](Py& self) {
+            return unwrap(
+                self.call_long("detach_storage", [](BlockCache& c) { return c.detach_storage(); }));
+          },
+          "Lets go of the store, when what is under way has ended.")
+      .def(
+          "clear_storage",
+          [](Py& self) {
+            unwrap(
+                self.call_long("clear_storage", [](BlockCache& c) { return c.clear_storage(); }));
+          },
+          "Removes the pages of this cache from the store.")
+      .def(
+          "storage_stats",
+          [](Py& self) {
+            return self.call_long("storage_stats", [](BlockCache& c) { return c.storage_stats(); });
+          },
+          nb::sig("def storage_stats(self) -> StoreStats"))
+      .def(
+          "prefetch",
+          [](Py& self, PyBlockRequest& request) {
+            BlockRequest& r = request.in(self, "prefetch");
+            return unwrap(self.call_long("prefetch", [&](BlockCache& c) { return c.prefetch(r); }));
+          },
+          nb::arg("request"), nb::sig("def prefetch(self, request: BlockRequest) -> Prefetch"),
+          "Begins to bring blocks that neither device nor host have from the store to the host.")
+      .def(
+          "prefetch_ready",
+          [](Py& self, std::uint64_t id) {
+            return self.call("prefetch_ready",
+                             [&](BlockCache& c) { return c.prefetch_ready(PrefetchId{id}); });
+          },
+          nb::arg("id"), "Whether the request may go on.")
+      .def(
+          "end_prefetch",
+          [](Py& self, std::uint64_t id) {
+            return self.call_long("end_prefetch",
+                                  [&](BlockCache& c) { return c.end_prefetch(PrefetchId{id}); });
+          },
+          nb::arg("id"),
+          "Keeps what has arrived, gives up the rest. Returns the blocks that the host has more.")
+      .def_prop_ro("has_storage",
+                   [](Py& self) {
+                     return self.call("has_storage", [](BlockCache& c) { return c.has_storage(); });
+                   })
+      .def_prop_ro(
+          "tier_stats",
+          [](Py& self) {
+            return self.call("tier_stats", [](BlockCache& c) { return c.tier_stats(); });
+          },
+          nb::sig("def tier_stats(self) -> TierStats"));
+}
+
+void bind_looking(nb::class_<PyBlockCache>& type) {
+  using Py = PyBlockCache;
+  type.def_prop_ro("options", [](Py& self) { return PyBlockCacheOptions(self.options); })
+      .def_prop_ro("hasher", [](Py& self) { return BlockHasher(self.object->hasher()); })
+      .def_prop_ro(
+          "pool",
+          [](Py& self) {
+            auto pool =
+                std::make_unique<PyBlockPool>(self.object->pool(), nb::find(self), self.guard);
+            for (const PyBlockGroup& group : self.options.groups)
+              pool->block_sizes.push_back(group.block_size);
+            return pool;
+          },
+          "The blocks, to look at.")
+      .def(
+          "sizes",
+          [](Py& self, std::size_t group) {
+            return self.call("sizes",
+                             [&](BlockCache& c) { return c.sizes(group_arg(self, group)); });
+          },
+          nb::arg("group") = 0, nb::sig("def sizes(self, group: int = 0) -> Sizes"))
+      .def(
+          "host_sizes",
+          [](Py& self, std::size_t group) {
+            return self.call("host_sizes",
+                             [&](BlockCache& c) { return c.host_sizes(group_arg(self, group)); });
+          },
+          nb::arg("group") = 0, nb::sig("def host_sizes(self, group: int = 0) -> Sizes"))
+      .def_prop_ro(
+          "usage",
+          [](Py& self) { return self.call("usage", [](BlockCache& c) { return c.usage(); }); },
+          "Share of the blocks that is held.")
+      .def_prop_ro(
+          "stats",
+          [](Py& self) { return self.call("stats", [](BlockCache& c) { return c.stats(); }); })
+      .def_prop_ro(
+          "num_requests",
+          [](Py& self) {
+            return self.call("num_requests", [](BlockCache& c) { return c.num_requests(); });
+          },
+          "That have blocks.")
+      .def_prop_ro("memory_bytes",
+                   [](Py& self) {
+                     return self.call("memory_bytes",
+                                      [](BlockCache& c) { return c.memory_bytes(); });
+                   })
+      .def(
+          "check",
+          [](Py& self) {
+            unwrap(self.call_long("check", [](BlockCache& c) { return c.check(); }));
+          },
+          "Proves that every block's holders are the requests, copies and loads that there are. "
+          "O(all).")
+      .def(
+          "take_events",
+          [](Py& self) {
+            return self.call("take_events", [](BlockCache& c) { return c.take_events(); });
+          },
+          "The KV events since the last call.");
+}
+
+}  // namespace
+
+// ---- What Python holds -------------------------------------------------------------------------
+
+PyBlockCache::PyBlockCache(const PyBlockCacheOptions& given)
+    : options(given), observer(to_observer(given.observer)) {
+  object = unwrap(BlockCache::create(to_plain(options, kept, guard, observer.get())));
+}
+
+PyBlockCache::~PyBlockCache() {
+  late_.clear();
+  // Waits for what is under way, some of which may be Python's.
+  run(true, [&] { object.reset(); });
+}
+
+void PyBlockCache::release_soon(BlockRequest request) {
+  if (guard->enter("release") != nullptr) {
+    late_.push_back(std::move(request));
+    return;
+  }
+  { const BlockRequest gone(std::move(request)); }
+  guard->leave();
+}
+
+int PyBlockCache::traverse(visitproc visit, void* arg) const {
+  for (const nb::object& object : kept) Py_VISIT(object.ptr());
+  Py_VISIT(options.observer.ptr());
+  return traverse_observer(observer.get(), visit, arg);
+}
+
+void PyBlockCache::clear_cycles() {
+  clear_observer(observer.get());
+  options.observer = nb::none();
+}
+
+BlockRequest& PyBlockRequest::in(const PyBlockCache& cache, const char* call) {
+  if (!request_ || cache_ != &cache)
+    raise_invalid(fmt::format("{}: the request is another cache's", call));
+  return *request_;
+}
+
+void PyBlockRequest::drop() {
+  if (request_) {
+    BlockRequest request = std::move(*request_);
+    request_.reset();
+    cache_->release_soon(std::move(request));
+  }
+  object_.reset();
+}
+
+void bind_block_cache(nb::module_& m) {
+  bind_options(m);
+  bind_cache_options(m);
+  bind_results(m);
+  bind_request(m);
+  using Py = PyBlockCache;
+  nb::class_<Py> type(
+      m, "BlockCache", nb::type_slots(cache_slots),
+      "Prefix reuse for engines that address KV by blocks and find prefixes by chained hashes, as "
+      "vLLM does. Options are those of BlockCacheOptions. A cache belongs to one thread at a "
+      "time.\n\n"
+      "A request: start(), get_computed(), allocate(), the forward pass, advance(); append(), "
+      "allocate() and advance() for each further step; free() at the end, or preempt() and "
+      "get_computed() again.\n\n"
+      ">>> cache = pando.BlockCache(100, groups=[pando.BlockGroup(block_size=4)])\n"
+      ">>> first = cache.start([1, 2, 3, 4, 5])\n"
+      ">>> cache.allocate(first, 5)\n"
+      ">>> cache.advance(first, 5)\n"
+      ">>> first.blocks()\n"
+      "array([1, 2], dtype=uint32)\n"
+      ">>> second = cache.start([1, 2, 3, 4, 6, 7])\n"
+      ">>> found = cache.get_computed(second)\n"
+      ">>> found.length\n"
+      "4\n"
+      ">>> cache.allocate(second, 2, computed=found)\n"
+      ">>> second.blocks()\n"
+      "array([1, 3], dtype=uint32)\n");
+  type.def(
+          "__init__", [](Py* self, const PyBlockCacheOptions& options) { new (self) Py(options); },
+          nb::arg("options"))
+      .def(
+          "__init__",
+          [](Py* self, std::size_t num_blocks, const nb::kwargs& fields) {
+            const nb::object options = nb::type<PyBlockCacheOptions>()();
+            options.attr("num_blocks") = num_blocks;
+            set_fields(options, fields);
+            new (self) Py(nb::cast<const PyBlockCacheOptions&>(options));
+          },
+          nb::arg("num_blocks"), nb::arg("fields"),
+          nb::sig(keep_text(
+              fmt::format("def __init__(self, num_blocks: int, *, {}) -> None", kFields))));
+  bind_life(type);
+  bind_tier_calls(type);
+  bind_looking(type);
+}
+
+}  // namespace pando::python

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+// KvEvent, the hashes it names pages by, and EventPublisher.
+#include "events.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "arrays.h"
+#include "errors.h"
+#include "structs.h"
+#include "threads.h"
+#ifdef PANDO_HAS_EVENTS
+#include "pando/event_publisher.h"
+#endif
+
+namespace pando::python {
+
+namespace {
+
+std::string shown(nb::handle object) { return nb::cast<std::string>(nb::repr(object)); }
+
+std::string_view bytes_of(nb::handle bytes, const char* what) {
+  if (!nb::isinstance<nb::bytes>(bytes))
+    raise_invalid(fmt::format("{}: expected bytes, got {}", what, shown(bytes)));
+  const auto given = nb::borrow<nb::bytes>(bytes);
+  return {given.c_str(), given.size()};
+}
+
+nb::list hash_list(const std::vector<PageHash>& hashes, std::size_t size) {
+  nb::list list;
+  for (const PageHash& hash : hashes) list.append(to_bytes(hash, size));
+  return list;
+}
+
+std::vector<PageHash> to_hashes(nb::handle hashes, const char* what) {
+  std::vector<PageHash> result;
+  for (const nb::handle hash : hashes) result.push_back(to_page_hash(hash, what));
+  return result;
+}
+
+nb::object to_python(const ExtraKey& key) {
+  if (const auto* name = std::get_if<std::string>(&key)) return to_text(*name);
+  if (const auto* item = std::get_if<ItemKey>(&key)) return nb::cast(*item);
+  return to_bytes(std::get<PageHash>(key));
+}
+
+ExtraKey to_extra_key(nb::handle key) {
+  if (nb::isinstance<nb::str>(key)) return from_text(key, "extra_keys");
+  if (nb::isinstance<ItemKey>(key)) return nb::cast<ItemKey>(key);
+  if (nb::isinstance<nb::bytes>(key)) return to_page_hash(key, "extra_keys");
+  raise_invalid(fmt::format("extra_keys: expected str, ItemKey or bytes, got {}", shown(key)));
+}
+
+// ---- Events ------------------------------------------------------------------------------------
+
+void set_hashes(KvEvent& event, nb::handle hashes) {
+  std::vector<PageHash> taken = to_hashes(hashes, "hashes");
+  std::size_t size = taken.empty() ? event.hash_bytes : 0;
+  for (const nb::handle hash : hashes) {
+    const std::size_t length = nb::len(hash);
+    if (size != 0 && length != size)
+      raise_invalid(
+          fmt::format("hashes: expected all of one length, got {} and {} bytes", size, length));
+    size = length;
+  }
+  event.hash_bytes = size;
+  event.hashes = std::move(taken);
+}
+
+void set_extra_keys(KvEvent& event, nb::handle keys) {
+  std::vector<std::vector<ExtraKey>> taken;
+  for (const nb::handle of_block : keys) {
+    std::vector<ExtraKey>& block = taken.emplace_back();
+    for (const nb::handle key : of_block) block.push_back(to_extra_key(key));
+  }
+  event.extra_keys = std::move(taken);
+}
+
+void bind_kv_event(nb::module_& m) {
+  nb::enum_<Medium>(m, "Medium", "Where KV is.")
+      .value("device", Medium::device)
+      .value("host", Medium::host)
+      .value("disk", Medium::disk)
+      .value("external", Medium::external);
+  bind_struct<ItemKey>(m, "ItemKey",
+                       "What a block's hash takes in of an image or the like: its id, and where it "
+                       "begins from the block's start on (before it: negative).\n\n"
+                       ">>> pando.ItemKey(id='cat', offset=-3)\n"
+                       "ItemKey(id='cat', offset=-3)\n")
+      .property(
+          "id", [](const ItemKey& k) { return to_text(k.id); },
+          [](ItemKey& k, nb::handle id) { k.id = from_text(id, "id"); }, "str")
+      .field("offset", &ItemKey::offset, "int")
+      .constructible()
+      .done()
+      .def(
+          "__eq__",
+          [](const ItemKey& a, nb::handle b) {
+            return nb::isinstance<ItemKey>(b) && a == nb::cast<const ItemKey&>(b);
+          },
+          nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__", [](const ItemKey& k) {
+        return std::hash<std::string>()(k.id) ^ std::hash<std::int64_t>()(k.offset);
+      });
+
+  nb::enum_<KvEvent::Kind>(m, "KvEventKind", "What happened to blocks.")
+      .value("stored", KvEvent::Kind::stored)
+      .value("removed", KvEvent::Kind::removed)
+      .value("cleared", KvEvent::Kind::cleared);
+  nb::class_<KvEvent> type =
+      bind_struct<KvEvent>(
+          m, "KvEvent",
+          "What a router must know to send a prompt where its prefix is. Caches record them when "
+          "their options say so; take_events() hands them over.\n\n"
+          ">>> cache = pando.BlockCache(8, groups=[pando.BlockGroup(block_size=2)], events=True)\n"
+          ">>> request = cache.start([1, 2, 3, 4, 5])\n"
+          ">>> cache.allocate(request, 5)\n"
+          ">>> event = cache.take_events()[0]\n"
+          ">>> event.kind.name, event.tokens, event.block_size, len(event.hashes)\n"
+          "('stored', array([1, 2, 3, 4], dtype=int32), 2, 2)\n")
+          .field("kind", &KvEvent::kind, "KvEventKind")
+          .field("medium", &KvEvent::medium, "Medium")
+          .property(
+              "hashes", [](const KvEvent& e) { return hash_list(e.hashes, e.hash_bytes); },
+              set_hashes, "list[bytes]", "Stored: in prefix order; removed: so within a node.")
+          .property(
+              "parent",
+              [](const KvEvent& e) {
+                return e.parent ? nb::object(to_bytes(*e.parent, e.hash_bytes)) : nb::none();
+              },
+              [](KvEvent& e, nb::handle hash) {
+                if (hash.is_none())
+                  e.parent.reset();
+                else
+                  e.parent = to_page_hash(hash, "parent");
+              },
+              "bytes | None", "Stored: the page before the first; None at a chain's start.")
+          .property(
+              "tokens", [](const KvEvent& e) { return to_numpy(std::span(e.tokens)); },
+              [](KvEvent& e, nb::handle tokens) {
+                const Items<Token> items(tokens, "tokens");
+                e.tokens.assign(items.view().begin(), items.view().end());
+              },
+              "numpy.typing.NDArray[numpy.int32]", "Stored: those of all pages (bigram: one more).")
+          .field("block_size", &KvEvent::block_size, "int", "Stored: tokens per page.")
+          .property(
+              "ns", [](const KvEvent& e) { return to_bytes(e.ns); },
+              [](KvEvent& e, nb::handle ns) { e.ns = from_text(ns, "ns"); }, "bytes",
+              "Stored: the namespace.")
+          .field("hash_bytes", &KvEvent::hash_bytes, "int", "Of each hash.")
+          .field("group", &KvEvent::group, "int", "BlockCache: of layers.")
+          .property(
+              "extra_keys", [](const KvEvent& e) { return to_list(e.extra_keys); }, set_extra_keys,
+              "list[list[str | ItemKey | bytes]]",
+              "BlockCache, stored: of each block what its hash takes in beside tokens, or nothing "
+              "at all.")
+          .constructible()
+          .done();
+  type.def(
+      "__eq__",
+      [](const KvEvent& a, nb::handle b) {
+        return nb::isinstance<KvEvent>(b) && a == nb::cast<const KvEvent&>(b);
+      },
+      nb::sig("def __eq__(self, other: object, /) -> bool"));
+  type.def("__hash__", [](const KvEvent&) -> std::size_t {
+    throw nb::type_error("unhashable type: 'KvEvent'");
+  });
+}
+
+void bind_hashes(nb::module_& m) {
+  m.def(
+      "block_id", [](nb::handle hash) { return block_id(to_page_hash(hash, "hash")); },
+      nb::arg("hash"), nb::sig("def block_id(hash: bytes) -> int"),
+      "The 64-bit block id of the event stream: the first 8 bytes, big-endian, signed.\n\n"
+      ">>> pando.block_id(pando.hash_pages([1, 2, 3, 4], 4)[0])\n"
+      "-3488128144981237669\n");
+  m.def(
+      "chain_start",
+      [](NamespaceArg ns) -> nb::object {
+        const std::optional<PageHash> start = chain_start(ns.view());
+        return start ? nb::object(to_bytes(*start)) : nb::none();
+      },
+      nb::arg("ns"), nb::sig("def chain_start(ns: str | bytes) -> bytes | None"),
+      "Where a namespace's chain starts: None for the empty one.\n\n"
+      ">>> pando.chain_start('') is None, len(pando.chain_start('tenant'))\n"
+      "(True, 32)\n");
+  m.def(
+      "hash_pages",
+      [](TokensArg tokens, std::size_t page_size, bool bigram, nb::handle parent) {
+        const Items<Token> items(tokens.object, "tokens");
+        std::optional<PageHash> from;
+        if (!parent.is_none()) from = to_page_hash(parent, "parent");
+        Result<std::vector<PageHash>> hashes =
+            run(true, [&] { return hash_pages(items.view(), page_size, bigram, from); });
+        return hash_list(unwrap(std::move(hashes)), sizeof(PageHash));
+      },
+      nb::arg("tokens"), nb::arg("page_size"), nb::kw_only(), nb::arg("bigram") = false,
+      nb::arg("parent") = nb::none(),
+      nb::sig("def hash_pages(tokens: numpy.typing.ArrayLike, page_size: int, *, bigram: bool = "
+              "False, parent: bytes | None = None) -> list[bytes]"),
+      "The chained SHA-256 of all whole pages: what PrefixCache and its stores name pages by. With "
+      "`bigram`, a page of n units reads n + 1 tokens. `parent`: the page before, or "
+      "chain_start().\n\n"
+      ">>> first, second = pando.hash_pages([1, 2, 3, 4, 5], 2)\n"
+      ">>> pando.hash_pages([3, 4], 2, parent=first) == [second]\n"
+      "True\n");
+}
+
+// ---- Publishing --------------------------------------------------------------------------------
+
+#ifdef PANDO_HAS_EVENTS
+
+struct PyEventPublisher {
+  std::unique_ptr<EventPublisher> object;
+  SharedGuard guard = std::make_shared<Guard>();  // of publish() and restate()
+
+  explicit PyEventPublisher(std::unique_ptr<EventPublisher> publisher)
+      : object(std::move(publisher)) {}
+  /// Waits for subscribers a little, so others run meanwhile.
+  ~PyEventPublisher() {
+    run(true, [&] { object.reset(); });
+  }
+};
+
+std::vector<KvEvent> to_events(nb::handle events) {
+  std::vector<KvEvent> taken;
+  for (const nb::handle event : events) {
+    if (!nb::isinstance<KvEvent>(event))
+      raise_invalid(fmt::format("events: expected a list of KvEvent, got {} in it", shown(event)));
+    taken.push_back(nb::cast<const KvEvent&>(event));
+  }
+  return taken;
+}
+
+void bind_publisher_options(nb::module_& m) {
+  nb::enum_<EventDialect>(m, "EventDialect", "Whose event stream it is.")
+      .value("sglang", EventDialect::sglang)
+      .value("vllm", EventDialect::vllm);
+  using Options = EventPublisherOptions;
+  bind_struct<Options>(m, "EventPublisherOptions", "See EventPublisher.")
+      .field("dialect", &Options::dialect, "EventDialect")
+      .field("topic", &Options::topic, "str")
+      .field("data_parallel_rank", &Options::data_parallel_rank, "int",
+             "In every batch; added to the ports of endpoints that name one.")
+      .field("endpoint", &Options::endpoint, "str", "A port of `*`: any that is free.")
+      .field("replay_endpoint", &Options::replay_endpoint, "str",
+             "Of replay and snapshot; empty: neither.")
+      .field("snapshots", &Options::snapshots, "bool", "Keep a mirror of what is cached.")
+      .field("max_queued_bytes", &Options::max_queued_bytes, "int")
+      .field("max_replay_batches", &Options::max_replay_batches, "int")
+      .field("max_replay_bytes", &Options::max_replay_bytes, "int")
+      .field("max_unsent_batches", &Options::max_unsent_batches, "int")
+      .constructible()
+      .done();
+  using Stats = EventPublisherStats;
+  bind_struct<Stats>(m, "EventPublisherStats", "Totals of an EventPublisher.")
+      .field("next_sequence", &Stats::next_sequence, "int", "Of the next batch.")
+      .field("published_batches", &Stats::published_batches, "int")
+      .field("published_events", &Stats::published_events, "int")
+      .field("dropped_batches", &Stats::dropped_batches, "int", "The queue was full.")
+      .field("replays", &Stats::replays, "int", "Answered.")
+      .field("snapshots", &Stats::snapshots, "int")
+      .field("refused_requests", &Stats::refused_requests, "int")
+      .field("queued_bytes", &Stats::queued_bytes, "int", "Now.")
+      .field("mirrored_blocks", &Stats::mirrored_blocks, "int", "Now.")
+      .done();
+}
+
+void bind_publisher(nb::module_& m) {
+  bind_publisher_options(m);
+  using Py = PyEventPublisher;
+  nb::class_<Py>(
+      m, "EventPublisher",
+      "KV events over ZeroMQ, as routers of SGLang and vLLM read them. Options are those "
+      "of EventPublisherOptions.\n\n"
+      ">>> publisher = pando.EventPublisher(topic='kv')\n"
+      ">>> publisher.publish([pando.KvEvent(kind=pando.KvEventKind.cleared)])\n"
+      "True\n"
+      ">>> publisher.flush()\n"
+      ">>> publisher.stats.published_events\n"
+      "1\n")
+      .def(
+          "__init__",
+          [](Py* self, const EventPublisherOptions& options) {
+            new (self) Py(unwrap(EventPublisher::create(options)));
+          },
+          nb::arg("options"))
+      .def(
+          "__init__",
+          [](Py* self, const nb::kwargs& fields) {
+            const nb::object options = nb::type<EventPublisherOptions>()();
+            auto& plain = nb::cast<EventPublisherOptions&>(options);
+            set_fields(options, fields);
+            new (self) Py(unwrap(EventPublisher::create(plain)));
+          },
+          nb::sig("def __init__(self, *, dialect: EventDialect = ..., topic: str = ..., "
+                  "data_parallel_rank: int = ..., endpoint: str = ..., replay_endpoint: str = ..., "
+                  "snapshots: bool = ..., max_queued_bytes: int = ..., max_replay_batches: int = "
+                  "..., max_replay_bytes: int = ..., max_unsent_batches: int = ...) -> None"))
+      .def(
+          "publish",
+          [](Py& self, nb::handle events) {
+            std::vector<KvEvent> taken = to_events(events);
+            const Entry entry(*self.guard, "publish");
+            return run(true, [&] { return self.object->publish(std::move(taken)); });
+          },
+          nb::arg("events"),
+          nb::sig("def publish(self, events: collections.abc.Iterable[KvEvent]) -> bool"),
+          "One batch with one sequence number; none if there are no events. Never waits. False: "
+          "the queue was full, and the batch is dropped: see restate().")
+      .def(
+          "restate",
+          [](Py& self, nb::handle events) {
+            std::vector<KvEvent> taken = to_events(events);
+            const Entry entry(*self.guard, "restate");
+            run(true, [&] { self.object->restate(std::move(taken)); });
+          },
+          nb::arg("events"),
+          nb::sig("def restate(self, events: collections.abc.Iterable[KvEvent]) -> None"),
+          "Takes the place of all that is queued: everything is cleared, and this is what there "
+          "is, as PrefixCache.events_of_all() says.")
+      .def(
+          "flush", [](Py& self) { run(true, [&] { self.object->flush(); }); },
+          "Until all that was published before is sent.")
+      .def_prop_ro(
+          "endpoint", [](Py& self) { return self.object->endpoint(); }, "With its port.")
+      .def_prop_ro(
+          "replay_endpoint", [](Py& self) { return self.object->replay_endpoint(); },
+          "With its port.")
+      .def_prop_ro("stats", [](Py& self) { return self.object->stats(); });
+  m.attr("SNAPSHOT_REQUEST") = to_bytes(kSnapshotRequest);
+}
+
+#else
+
+void bind_publisher(nb::module_&) {}
+
+#endif
+
+}  // namespace
+
+nb::bytes to_bytes(const PageHash& hash, std::size_t size) {
+  return nb::bytes(hash.data(), std::min(size, hash.size()));
+}
+
+PageHash to_page_hash(nb::handle bytes, const char* what) {
+  const std::string_view given = bytes_of(bytes, what);
+  PageHash hash = {};
+  if (given.empty() || given.size() > hash.size())
+    raise_invalid(fmt::format("{}: expected a hash of 1 to {} bytes, got {}", what, hash.size(),
+                              given.size()));
+  std::memcpy(hash.data(), given.data(), given.size());
+  return hash;
+}
+
+nb::object to_text(std::string_view text) {
+  PyObject* decoded =
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape");
+  if (decoded == nullptr) throw nb::python_error();
+  return nb::steal(decoded);
+}
+
+std::string from_text(nb::handle text, const char* what) {
+  if (nb::isinstance<nb::str>(text)) {
+    const nb::object encoded =
+        nb::steal(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogateescape"));
+    if (!encoded.is_valid()) throw nb::python_error();
+    return std::string(bytes_of(encoded, what));
+  }
+  if (!nb::isinstance<nb::bytes>(text))
+    raise_invalid(fmt::format("{}: expected str or bytes, got {}", what, shown(text)));
+  return std::string(bytes_of(text, what));
+}
+
+nb::list to_list(const std::vector<ExtraKey>& keys) {
+  nb::list list;
+  for (const ExtraKey& key : keys) list.append(to_python(key));
+  return list;
+}
+
+nb::object to_list(const std::vector<std::vector<ExtraKey>>& keys) {
+  nb::list list;
+  for (const std::vector<ExtraKey>& of_block : keys) list.append(to_list(of_block));
+  return list;
+}
+
+void bind_events(nb::module_& m) {
+  bind_kv_event(m);
+  bind_hashes(m);
+  bind_publisher(m);
+}
+
+}  // namespace pando::python

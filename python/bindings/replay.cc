@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: Apache-2.0
+// replay(), plan() and why(): what the command of the same name does, as objects. Work happens
+// without the GIL; every now and then it looks for signals, and tells a progress function.
+#include "replay.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "arrays.h"
+#include "events.h"
+#include "replay/capacity.h"
+#include "replay/models.h"
+#include "replay/plan.h"
+#include "replay/replay_json.h"
+#include "replay/replayer.h"
+#include "replay/survey.h"
+#include "replay/why.h"
+#include "structs.h"
+#include "threads.h"
+
+namespace pando::python {
+
+namespace {
+
+// ---- Reading without the GIL -------------------------------------------------------------------
+
+/// A trace that is read without the GIL: Ctrl-C ends it with an error, and a progress function that
+/// returns False ends it as if there were no more requests.
+class WatchedTrace final : public Trace {
+ public:
+  WatchedTrace(Trace& trace, nb::handle progress) : trace_(trace), progress_(progress) {}
+
+  Result<bool> next(TraceRequest& request) override {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= next_look_) {
+      next_look_ = now + std::chrono::milliseconds(50);
+      if (!look()) return Error{ErrorCode::cancelled, "interrupted"};
+    }
+    if (stopped_) return false;
+    const Result<bool> more = trace_.next(request);
+    if (more && *more) ++requests_;
+    return more;
+  }
+  double progress() const override { return trace_.progress(); }
+  std::size_t block_tokens() const override { return trace_.block_tokens(); }
+  std::uint64_t skipped_lines() const override { return trace_.skipped_lines(); }
+
+  /// With the GIL again: raises what interrupted it.
+  void rethrow() const {
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  bool look() {
+    const nb::gil_scoped_acquire gil;
+    try {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (!progress_.is_none()) {
+        const nb::object answer = progress_(trace_.progress(), requests_);
+        stopped_ = answer.ptr() == Py_False;
+      }
+      return true;
+    } catch (...) {
+      thrown_ = std::current_exception();
+    }
+    return false;
+  }
+
+  Trace& trace_;
+  nb::handle progress_;
+  std::chrono::steady_clock::time_point next_look_ = {};
+  std::uint64_t requests_ = 0;
+  bool stopped_ = false;
+  std::exception_ptr thrown_;
+};
+
+/// Calls `work` with the trace, without the GIL.
+template <typename Work>
+auto watched(Trace& trace, nb::handle progress, Work&& work) {
+  WatchedTrace watching(trace, progress);
+  auto result = run(true, [&] { return work(watching); });
+  watching.rethrow();
+  return unwrap(std::move(result));
+}
+
+std::unique_ptr<PeekedTrace> open_peeked(const PyTrace& trace) {
+  std::unique_ptr<PeekedTrace> peeked =
+      unwrap(run(true, [&]() -> Result<std::unique_ptr<PeekedTrace>> {
+        Result<std::unique_ptr<Trace>> opened = trace.open();
+        if (!opened) return opened.error();
+        return PeekedTrace::create(std::move(*opened));
+      }));
+  if (peeked->empty())
+    raise({ErrorCode::not_found,
+           fmt::format("'{}' has no requests", trace.files.empty() ? "trace" : trace.files[0])});
+  return peeked;
+}
+
+// ---- Options -----------------------------------------------------------------------------------
+
+/// Tokens as an int, or a text such as "64GiB".
+std::optional<Capacity> to_capacity(const nb::object& given, const char* name) {
+  if (given.is_none()) return std::nullopt;
+  std::size_t tokens = 0;
+  if (nb::isinstance<nb::str>(given)) return unwrap(parse_capacity(nb::cast<std::string>(given)));
+  if (!nb::isinstance<nb::bool_>(given) && nb::try_cast(given, tokens))
+    return Capacity{.unit = Capacity::Unit::tokens,
+                    .value = static_cast<double>(tokens),
+                    .text = fmt::format("{}tok", tokens)};
+  raise_invalid(
+      fmt::format("{}: expected tokens as an int, or a size such as '64GiB', '9139blocks' "
+                  "or '5%'; got {}",
+                  name, nb::cast<std::string>(nb::repr(given))));
+}
+
+std::string to_model(const nb::object& given) {
+  return given.is_none() ? std::string() : to_paths(given).at(0);
+}
+
+constexpr const char* kCacheOptions =
+    "page_size: int | None = None, device: int | str = 1000000, host: int | str | None = None, "
+    "store: int | str | None = None, store_at: str = 'memory', model: str | os.PathLike[str] | "
+    "None "
+    "= None, policy: str = 'lru', write_policy: str = 'write_through', window: int | None = None, "
+    "window_share: float = 0.8, namespaces: str = 'none', bytes: bool = False";
+constexpr const char* kTraceArgument =
+    "trace: Trace | str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]]";
+constexpr const char* kProgressOption =
+    "progress: collections.abc.Callable[[float, int], object] | None = None";
+
+/// Takes the options of a cache; everything in tokens. Reads the trace once more where a capacity
+/// is a share of its blocks.
+ReplayOptions take_cache_options(NamedArguments& arguments, const PyTrace& trace,
+                                 const PeekedTrace& peeked, std::string& model) {
+  const nb::object progress = nb::none();
+  ReplayOptions options;
+  StackOptions& stack = options.stack;
+  options.block_tokens = peeked.block_tokens();
+  stack.page_size = peeked.first().tokens.empty() ? options.block_tokens : 16;
+  stack.device_tokens = 1'000'000;
+  std::string write_policy = "write_through", namespaces = "none";
+  bool bytes = false;
+  arguments.take("page_size", stack.page_size);
+  arguments.take("policy", stack.policy);
+  arguments.take("store_at", stack.store_at);
+  arguments.take("window_share", stack.window_share);
+  arguments.take("write_policy", write_policy);
+  arguments.take("namespaces", namespaces);
+  arguments.take("bytes", bytes);
+  std::size_t window = 0;
+  const nb::object has_window = arguments.take("window");
+  if (!has_window.is_none()) {
+    if (!nb::try_cast(has_window, window)) raise_invalid("window: expected an int or None");
+    stack.window = window;
+  }
+  stack.write_policy = unwrap(parse_write_policy(write_policy));
+  if (namespaces != "none" && namespaces != "session")
+    raise_invalid(fmt::format("namespaces: expected 'none' or 'session', got '{}'", namespaces));
+  options.namespace_per_session = namespaces == "session";
+
+  Measures measures{.block_tokens = options.block_tokens};
+  model = to_model(arguments.take("model"));
+  if (!model.empty() || bytes) {
+    const Geometry geometry = unwrap(find_model(model.empty() ? "tiny" : model)).geometry;
+    measures.token_bytes = geometry.token_bytes();
+    options.token_bytes = *measures.token_bytes;
+    if (bytes) stack.geometry = geometry;
+  }
+  for (const auto& [name, tokens] : {std::pair{"device", &stack.device_tokens},
+                                     {"host", &stack.host_tokens},
+                                     {"store", &stack.store_tokens}}) {
+    const std::optional<Capacity> capacity = to_capacity(arguments.take(name), name);
+    if (!capacity) continue;
+    if (capacity->unit == Capacity::Unit::share && !measures.unique_blocks) {
+      if (trace.once)
+        raise_invalid(
+            "a share of the different blocks needs a trace that can be read twice; standard "
+            "input cannot");
+      const std::unique_ptr<PeekedTrace> again = open_peeked(trace);
+      measures.unique_blocks =
+          watched(*again, progress, [](Trace& t) { return survey(t); }).unique_blocks;
+    }
+    *tokens = unwrap(to_tokens(*capacity, measures));
+  }
+  return options;
+}
+
+// ---- Replaying ---------------------------------------------------------------------------------
+
+struct PyReplayResults {
+  ReplayResults results;
+  ReplayOptions options;
+  ReplaySettings settings;
+};
+
+/// What the command would write.
+nb::object from_json(nlohmann::ordered_json json) {
+  json["version"] = PANDO_VERSION;
+  const std::string text =
+      json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return nb::module_::import_("json").attr("loads")(text);
+}
+
+PyReplayResults replay_in_python(nb::handle given_trace, const nb::kwargs& given) {
+  const PyTrace trace = to_trace(given_trace);
+  NamedArguments arguments("replay", given);
+  const std::unique_ptr<PeekedTrace> peeked = open_peeked(trace);
+  PyReplayResults out;
+  out.options = take_cache_options(arguments, trace, *peeked, out.settings.model);
+  std::string mode = "serial";
+  arguments.take("mode", mode);
+  if (mode != "serial" && mode != "timed")
+    raise_invalid(fmt::format("mode: expected 'serial' or 'timed', got '{}'", mode));
+  out.options.mode = mode == "timed" ? ReplayMode::timed : ReplayMode::serial;
+  arguments.take("prefill_rate", out.options.service.prefill_tokens_per_s);
+  arguments.take("decode_rate", out.options.service.decode_tokens_per_s);
+  arguments.take("max_running", out.options.service.max_running);
+  arguments.take("speed", out.options.service.speed);
+  arguments.take("check_every", out.options.check_every);
+  const nb::object progress = arguments.take("progress");
+  arguments.finish();
+  unwrap(out.options.validate());
+  out.settings.files = trace.files;
+  out.settings.format = peeked->first().tokens.empty() ? "hash_ids" : "tokens";
+  out.results = watched(*peeked, progress, [&](Trace& t) { return replay(t, out.options); });
+  out.settings.skipped_lines = peeked->skipped_lines();
+  return out;
+}
+
+template <auto kMember>
+auto per_tier(const PyReplayResults& r) {
+  nb::dict tiers;
+  for (const Tier tier : kTiers) {
+    if (r.results.capacity_tokens[tier] == 0) continue;
+    tiers[nb::str(to_string(tier).data(), to_string(tier).size())] = (r.results.*kMember)[tier];
+  }
+  return tiers;
+}
+
+template <typename Get>
+nb::object column(const std::vector<SeriesPoint>& series, Get&& get) {
+  std::vector<std::decay_t<decltype(get(series[0]))>> values;
+  for (const SeriesPoint& point : series) values.push_back(get(point));
+  return to_numpy(std::span<const typename decltype(values)::value_type>(values));
+}
+
+nb::dict series_of(const PyReplayResults& r) {
+  const std::vector<SeriesPoint>& series = r.results.series;
+  nb::dict columns;
+  columns["end_request"] = column(series, [](const SeriesPoint& p) { return p.end_request; });
+  columns["end_s"] = column(series, [](const SeriesPoint& p) { return p.end_s; });
+  columns["requests"] = column(series, [](const SeriesPoint& p) { return p.requests; });
+  for (const Tier tier : kTiers) {
+    if (r.results.capacity_tokens[tier] == 0) continue;
+    const std::string_view name = to_string(tier);
+    columns[fmt::format("hit_ratio_{}", name).c_str()] =
+        column(series, [&](const SeriesPoint& p) { return ratio(p.hit_blocks[tier], p.blocks); });
+    columns[fmt::format("{}_tokens", name).c_str()] =
+        column(series, [&](const SeriesPoint& p) { return p.held_tokens[tier]; });
+    columns[fmt::format("evicted_{}_tokens", name).c_str()] =
+        column(series, [&](const SeriesPoint& p) { return p.evicted_tokens[tier]; });
+  }
+  return columns;
+}
+
+void bind_results(nb::module_& m) {
+  using Py = PyReplayResults;
+  nb::class_<Py> type(m, "ReplayResults",
+                      "What a replay found. to_dict() has all of it, as `pando replay --json` "
+                      "writes it; docs/formats.md has the names.");
+  const auto number = [&](const char* name, auto member, const char* doc = "") {
+    type.def_prop_ro(
+        name, [member](const Py& r) { return r.results.*member; }, doc);
+  };
+  number("requests", &ReplayResults::requests);
+  number("truncated_requests", &ReplayResults::truncated_requests,
+         "Too long for the device: only their beginning is kept.");
+  number("blocks", &ReplayResults::blocks);
+  number("unique_blocks", &ReplayResults::unique_blocks);
+  number("unique_blocks_estimated", &ReplayResults::unique_blocks_estimated);
+  number("input_tokens", &ReplayResults::input_tokens);
+  number("output_tokens", &ReplayResults::output_tokens);
+  number("evicted_nodes", &ReplayResults::evicted_nodes);
+  number("backed_up_tokens", &ReplayResults::backed_up_tokens, "Device to host.");
+  number("loaded_tokens", &ReplayResults::loaded_tokens, "Host to device.");
+  number("stored_tokens", &ReplayResults::stored_tokens, "Host to store.");
+  number("fetched_tokens", &ReplayResults::fetched_tokens, "Store to host.");
+  number("failed_copies", &ReplayResults::failed_copies);
+  number("verified_tokens", &ReplayResults::verified_tokens, "With bytes.");
+  number("index_bytes", &ReplayResults::index_bytes);
+  number("num_nodes", &ReplayResults::num_nodes);
+  number("wall_seconds", &ReplayResults::wall_seconds);
+  number("last_finish_s", &ReplayResults::last_finish_s, "Of a timed replay.");
+  type.def_prop_ro("hit_ratio_blocks", [](const Py& r) { return r.results.hit_ratio_blocks(); })
+      .def_prop_ro("hit_ratio_tokens", [](const Py& r) { return r.results.hit_ratio_tokens(); })
+      .def_prop_ro("prefill_tokens_saved", [](const Py& r) { return r.results.all_hit_tokens(); })
+      .def_prop_ro(
+          "misses",
+          [](const Py& r) {
+            nb::dict misses;
+            for (const Miss miss : kMisses)
+              misses[to_text(to_string(miss))] = r.results.missed_blocks[miss];
+            return misses;
+          },
+          nb::sig("def misses(self) -> dict[str, int]"), "Blocks, by why.")
+      .def_prop_ro("series", series_of,
+                   nb::sig("def series(self) -> dict[str, numpy.typing.NDArray[typing.Any]]"),
+                   "Over the trace: a column for each figure, 256 stretches at most.")
+      .def(
+          "to_dict",
+          [](const Py& r) { return from_json(to_json(r.results, r.options, r.settings)); },
+          nb::sig("def to_dict(self) -> dict[str, typing.Any]"),
+          "As `pando replay --json` writes it.")
+      .def("__repr__", [](const Py& r) {
+        return fmt::format("ReplayResults(requests={}, hit_ratio_blocks={:.4f})",
+                           r.results.requests, r.results.hit_ratio_blocks());
+      });
+  const auto tiers = [&](const char* name, auto getter, const char* doc) {
+    type.def_prop_ro(name, getter,
+                     nb::sig(keep_text(fmt::format("def {}(self) -> dict[str, int]", name))), doc);
+  };
+  tiers("hit_blocks", &per_tier<&ReplayResults::hit_blocks>, "By tier.");
+  tiers("hit_tokens", &per_tier<&ReplayResults::hit_tokens>, "By tier.");
+  tiers("capacity_tokens", &per_tier<&ReplayResults::capacity_tokens>, "By tier.");
+  tiers("peak_tokens", &per_tier<&ReplayResults::peak_tokens>, "By tier.");
+  tiers("evicted_tokens", &per_tier<&ReplayResults::evicted_tokens>, "By tier.");
+}
+
+void bind_replaying(nb::module_& m) {
+  bind_results(m);
+  m.def(
+      "replay", &replay_in_python, nb::arg("trace"), nb::arg("options"),
+      nb::sig(keep_text(fmt::format(
+          "def replay({}, *, {}, mode: str = 'serial', prefill_rate: float = 20000, decode_rate: "
+          "float = 50, max_running: int = 64, speed: float = 1, check_every: int = 0, {}) -> "
+          "ReplayResults",
+          kTraceArgument, kCacheOptions, kProgressOption))),
+      "Sends a trace through a cache and says how it did. Options are those of `pando replay`; "
+      "those of the trace are open_trace()'s. Sizes are tokens, or a text: '64GiB' (with "
+      "`model`), '9139blocks', '5%' of the trace's different blocks. Other threads run meanwhile, "
+      "and Ctrl-C ends it. `progress(share, requests)` is called some 20 times a second; if it "
+      "returns False, the trace ends there.\n\n"
+      ">>> trace = pando.generate('chat', requests=200, seed=1)\n"
+      ">>> results = pando.replay(trace, device='50%', host=100_000)\n"
+      ">>> results.requests, 0 < results.hit_ratio_blocks < 1\n"
+      "(200, True)\n"
+      ">>> results.to_dict()['settings']['policy']\n"
+      "'lru'\n");
+}
+
+// ---- Planning ----------------------------------------------------------------------------------
+
+struct PyPlan {
+  Plan plan;
+  std::string model;
+  std::optional<std::size_t> token_bytes;
+  std::vector<std::string> files;
+  std::uint64_t skipped_lines = 0;
+};
+
+nb::dict plan_to_dict(const PyPlan& p) {
+  const Plan& plan = p.plan;
+  nlohmann::ordered_json curves = nlohmann::ordered_json::array();
+  const auto bytes = [&](std::uint64_t blocks) {
+    return static_cast<double>(blocks * plan.block_tokens) * static_cast<double>(*p.token_bytes);
+  };
+  for (const PlanCurve& curve : plan.curves) {
+    nlohmann::ordered_json points = nlohmann::ordered_json::array();
+    for (const PlanPoint& point : curve.points) {
+      nlohmann::ordered_json item{{"capacity_blocks", point.capacity_blocks},
+                                  {"capacity_tokens", point.capacity_blocks * plan.block_tokens},
+                                  {"hit_ratio_blocks", point.hit_ratio}};
+      if (p.token_bytes) item["capacity_bytes"] = bytes(point.capacity_blocks);
+      points.push_back(std::move(item));
+    }
+    curves.push_back({{"policy", curve.policy}, {"method", curve.method}, {"points", points}});
+  }
+  nlohmann::ordered_json json{{"command", "plan"},
+                              {"trace",
+                               {{"files", p.files},
+                                {"skipped_lines", p.skipped_lines},
+                                {"block_tokens", plan.block_tokens}}},
+                              {"requests", plan.requests},
+                              {"unique_blocks", plan.unique_blocks},
+                              {"blocks", plan.blocks},
+                              {"hit_ratio_blocks_infinite", plan.infinite_hit_ratio},
+                              {"sample_rate", plan.sample_rate},
+                              {"sample_error", plan.sample_error}};
+  if (p.token_bytes) {
+    json["model"] = p.model;
+    json["bytes_per_token"] = *p.token_bytes;
+  }
+  json["curves"] = std::move(curves);
+  json["recommendation"] = {{"knee_blocks", plan.knee_blocks},
+                            {"knee_tokens", plan.knee_blocks * plan.block_tokens}};
+  if (p.token_bytes) json["recommendation"]["knee_bytes"] = bytes(plan.knee_blocks);
+  return nb::cast<nb::dict>(from_json(std::move(json)));
+}
+
+PyPlan plan_in_python(nb::handle given_trace, const nb::kwargs& given) {
+  const PyTrace trace = to_trace(given_trace);
+  NamedArguments arguments("plan", given);
+  const std::unique_ptr<PeekedTrace> peeked = open_peeked(trace);
+  PyPlan out;
+  out.files = trace.files;
+  out.model = to_model(arguments.take("model"));
+  if (!out.model.empty()) out.token_bytes = unwrap(find_model(out.model)).geometry.token_bytes();
+  PlanOptions options;
+  const nb::object policies = arguments.take("policy");
+  if (nb::isinstance<nb::str>(policies))
+    options.policies.push_back(nb::cast<std::string>(policies));
+  else if (!policies.is_none())
+    options.policies = nb::cast<std::vector<std::string>>(policies);
+  arguments.take("max_blocks", options.max_blocks);
+  arguments.take("num_threads", options.num_threads);
+  const Measures measures{.block_tokens = peeked->block_tokens(), .token_bytes = out.token_bytes};
+  const nb::object at = arguments.take("at");
+  if (!at.is_none()) {
+    for (const nb::handle size : at) {
+      const std::optional<Capacity> capacity = to_capacity(nb::borrow(size), "at");
+      if (!capacity || capacity->unit == Capacity::Unit::share)
+        raise_invalid("at: expected tokens, bytes or blocks; shares are read off the curves");
+      options.at_blocks.push_back(unwrap(to_tokens(*capacity, measures)) / measures.block_tokens);
+    }
+  }
+  const nb::object progress = arguments.take("progress");
+  arguments.finish();
+  out.plan = watched(*peeked, progress, [&](Trace& t) { return make_plan(t, options); });
+  out.skipped_lines = peeked->skipped_lines();
+  return out;
+}
+
+void bind_plan_types(nb::module_& m) {
+  nb::class_<PlanCurve>(m, "PlanCurve", "Hit ratios of a policy, by capacity.")
+      .def_ro("policy", &PlanCurve::policy)
+      .def_ro("method", &PlanCurve::method, "How it was found.")
+      .def_prop_ro(
+          "capacity_blocks",
+          [](const PlanCurve& c) {
+            std::vector<std::size_t> values;
+            for (const PlanPoint& point : c.points) values.push_back(point.capacity_blocks);
+            return to_numpy(std::span<const std::size_t>(values));
+          },
+          nb::sig("def capacity_blocks(self) -> numpy.typing.NDArray[numpy.uint64]"))
+      .def_prop_ro(
+          "hit_ratio",
+          [](const PlanCurve& c) {
+            std::vector<double> values;
+            for (const PlanPoint& point : c.points) values.push_back(point.hit_ratio);
+            return to_numpy(std::span<const double>(values));
+          },
+          nb::sig("def hit_ratio(self) -> numpy.typing.NDArray[numpy.float64]"), "By blocks.")
+      .def("at", &PlanCurve::at, nb::arg("capacity_blocks"),
+           "The hit ratio there: between two points, on the line from one to the other.")
+      .def("__repr__", [](const PlanCurve& c) {
+        return fmt::format("PlanCurve(policy='{}', {} points)", c.policy, c.points.size());
+      });
+  using Py = PyPlan;
+  nb::class_<Py> type(m, "Plan", "The hit ratio of a trace at every capacity.");
+  const auto number = [&](const char* name, auto member, const char* doc = "") {
+    type.def_prop_ro(
+        name, [member](const Py& p) { return p.plan.*member; }, doc);
+  };
+  number("requests", &Plan::requests);
+  number("blocks", &Plan::blocks);
+  number("unique_blocks", &Plan::unique_blocks);
+  number("block_tokens", &Plan::block_tokens);
+  number("infinite_hit_ratio", &Plan::infinite_hit_ratio, "With room for everything.");
+  number("sample_rate", &Plan::sample_rate, "Share of the blocks that was looked at.");
+  number("sample_error", &Plan::sample_error, "How far lru's curve may be off.");
+  number("knee_blocks", &Plan::knee_blocks, "Of lru: where more begins to buy less.");
+  number(
+      "curves", &Plan::curves,
+      "'lru' first; 'optimum' plays by the same rules as policies, 'ceiling' may also not keep.");
+  type.def(
+          "curve",
+          [](const Py& p, const std::string& policy) {
+            for (const PlanCurve& curve : p.plan.curves)
+              if (curve.policy == policy) return curve;
+            raise({ErrorCode::not_found, fmt::format("no curve of '{}'", policy)});
+          },
+          nb::arg("policy"))
+      .def_prop_ro(
+          "token_bytes", [](const Py& p) { return p.token_bytes; }, "With a model.")
+      .def("to_dict", plan_to_dict, nb::sig("def to_dict(self) -> dict[str, typing.Any]"),
+           "As `pando plan --json` writes it, without the advice in words.")
+      .def("__repr__", [](const Py& p) {
+        return fmt::format("Plan(requests={}, unique_blocks={}, knee_blocks={})", p.plan.requests,
+                           p.plan.unique_blocks, p.plan.knee_blocks);
+      });
+}
+
+void bind_planning(nb::module_& m) {
+  bind_plan_types(m);
+  m.def("plan", &plan_in_python, nb::arg("trace"), nb::arg("options"),
+        nb::sig(keep_text(fmt::format(
+            "def plan({}, *, policy: str | collections.abc.Sequence[str] | None = None, at: "
+            "collections.abc.Iterable[int | str] | None = None, model: str | os.PathLike[str] | "
+            "None = None, max_blocks: int = 4194304, num_threads: int = 1, {}) -> Plan",
+            kTraceArgument, kProgressOption))),
+        "The hit ratio of a trace at every capacity: of lru in one pass, of the policies in "
+        "`policy` by a set of replays, and of the best possible. `at`: capacities to plan for "
+        "exactly. Of more different blocks than `max_blocks`, only a sample is looked at. Ctrl-C "
+        "and `progress` work while the trace is read, not while curves are made.\n\n"
+        ">>> plan = pando.plan(pando.generate('chat', requests=200, seed=1))\n"
+        ">>> curve = plan.curve('lru')\n"
+        ">>> bool((np.diff(curve.hit_ratio) >= 0).all())\n"
+        "True\n"
+        ">>> [curve.policy for curve in plan.curves]\n"
+        "['lru', 'optimum', 'ceiling']\n");
+}
+
+// ---- Explaining --------------------------------------------------------------------------------
+
+RequestStory why_in_python(nb::handle given_trace, std::uint64_t request, const nb::kwargs& given) {
+  const PyTrace trace = to_trace(given_trace);
+  NamedArguments arguments("why", given);
+  const std::unique_ptr<PeekedTrace> peeked = open_peeked(trace);
+  std::string model;
+  ReplayOptions options = take_cache_options(arguments, trace, *peeked, model);
+  options.stack.remember_evicted = 4'000'000;
+  arguments.take("remember", options.stack.remember_evicted);
+  const nb::object progress = arguments.take("progress");
+  arguments.finish();
+  return watched(*peeked, progress, [&](Trace& t) { return explain_request(t, options, request); });
+}
+
+void bind_explaining(nb::module_& m) {
+  bind_struct<BlockStory>(m, "BlockStory",
+                          "Blocks [begin, end) of a request's input, and what was found of them.")
+      .field("begin", &BlockStory::from, "int")
+      .field("end", &BlockStory::to, "int")
+      .field("finding", &BlockStory::finding, "Finding")
+      .field("from_store", &BlockStory::from_store, "bool", "Of on_host: the store has it.")
+      .field("beyond_device", &BlockStory::beyond_device, "bool",
+             "Longer than the device: not looked at.")
+      .field("eviction", &BlockStory::eviction, "Eviction | None",
+             "Its at_match: the request, from 1.")
+      .property(
+          "ns", [](const BlockStory& s) { return to_bytes(s.ns); },
+          [](BlockStory& s, nb::handle ns) { s.ns = from_text(ns, "ns"); }, "bytes")
+      .done();
+  bind_struct<RequestStory>(m, "RequestStory", "Why a request of a trace hit or missed.")
+      .field("request", &RequestStory::request, "int", "From 1.")
+      .field("arrival_s", &RequestStory::arrival_s, "float")
+      .property(
+          "session", [](const RequestStory& s) { return to_text(s.session); },
+          [](RequestStory& s, nb::handle text) { s.session = from_text(text, "session"); }, "str")
+      .field("input_length", &RequestStory::input_length, "int")
+      .field("num_blocks", &RequestStory::num_blocks, "int")
+      .field("blocks", &RequestStory::blocks, "list[BlockStory]")
+      .field("tail_tokens", &RequestStory::tail_tokens, "int",
+             "At the end, shorter than a page: never cached.")
+      .field("forgetful", &RequestStory::forgetful, "bool")
+      .done();
+  m.def("why", &why_in_python, nb::arg("trace"), nb::arg("request"), nb::arg("options"),
+        nb::sig(keep_text(fmt::format(
+            "def why({}, request: int, *, {}, remember: int = 4000000, {}) -> RequestStory",
+            kTraceArgument, kCacheOptions, kProgressOption))),
+        "Why a request of a trace, counted from 1, hit or missed, block by block: replays "
+        "everything before it. Options are those of `pando why`.\n\n"
+        ">>> story = pando.why(pando.generate('chat', requests=50, seed=1), 40)\n"
+        ">>> story.request, story.blocks[0].finding.name\n"
+        "(40, 'on_device')\n");
+}
+
+}  // namespace
+
+void bind_replay(nb::module_& m) {
+  bind_traces(m);
+  bind_replaying(m);
+  bind_planning(m);
+  bind_explaining(m);
+}
+
+}  // namespace pando::python
