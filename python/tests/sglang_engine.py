@@ -10,9 +10,35 @@ allows.
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 import numpy as np
+
+
+class PoolHolds:
+    """What slots hold, as bytes of a KV pool: 8 in each plane and layer, all the same."""
+
+    def __init__(self, kv_pool: Any, gate: Any) -> None:
+        self.buffers = [
+            [np.asarray(buffer).reshape(len(buffer), -1).view(np.int64)[:, 0] for buffer in layer]
+            for layer in zip(kv_pool.k_buffer, kv_pool.v_buffer)
+        ]
+        self.gate = gate
+
+    def __getitem__(self, slot: int) -> int:
+        self.gate.set_consumer(0)
+        found = set()
+        for layer, planes in enumerate(self.buffers):
+            self.gate.wait_until(layer)  # a load may be under way
+            found.update(int(plane[slot]) for plane in planes)
+        assert len(found) == 1, f"slot {slot} holds {found}"
+        return found.pop()
+
+    def __setitem__(self, slot: int, content: int) -> None:
+        for planes in self.buffers:
+            for plane in planes:
+                plane[slot] = content
 
 
 @dataclasses.dataclass
@@ -37,6 +63,7 @@ class Engine:
         window: int | None = None,
         bigram: bool = False,
         exact: bool | None = True,
+        kv_pool: Any = None,
     ) -> None:
         self.cache = cache
         self.types = types
@@ -48,12 +75,15 @@ class Engine:
         self.window = window
         self.pair = 1 if bigram else 0
         self.exact = exact  # whether a match is as long as what is cached allows; None: not looked at
-        self.holds: dict[int, Any] = {}  # slot -> what was computed into it
+        # slot -> what was computed into it
+        self.holds: Any = {} if kv_pool is None else PoolHolds(kv_pool, cache.layer_done_counter)
+        self.tiers = kv_pool is not None
         self.window_holds: dict[int, Any] = {}
         self.running: list[Running] = []
         self.history: list[tuple[list[int], Any]] = []
         self.rows = list(range(len(pool.req_to_token) - 1, 0, -1))
         self.names = 0
+        self.loaded_back = self.prefetched = 0
 
     # ---- Slots ---------------------------------------------------------------------------------
 
@@ -150,6 +180,8 @@ class Engine:
 
     def expected_length(self, tokens: Any, extra_key: Any) -> int:
         """The longest prefix in whole pages that the tree has the slots of."""
+        if not self.cache.total_size():
+            return 0
         cached = {self.holds[int(slot)] for slot in self.cache.all_values_flatten()}
         computed = self.contents(tokens, extra_key)
         length = 0
@@ -188,6 +220,8 @@ class Engine:
             return None
         self.names += 1
         req = self.make_req(f"r{self.names}", prompt, extra_key, priority)
+        if getattr(self.cache, "enable_storage", False):
+            self.prefetch(req)
         result = self.match(req.origin_input_ids, extra_key, limit=len(prompt) - 1)
         cache, own = self.cache, req_own(req)
         req.prefix_indices, req.last_node = result.device_indices, result.last_device_node
@@ -208,6 +242,28 @@ class Engine:
         self.running.append(run)
         return run
 
+    def prefetch(self, req: Any) -> None:
+        """While the request waits: what storage has comes to the host."""
+        cache, tokens = self.cache, req.origin_input_ids
+        result = self.match(tokens, req.extra_key, limit=len(tokens) - 1)
+        matched = len(result.device_indices) + result.host_hit_length
+        node = result.last_host_node
+        assert node.backuped or node is cache.root_node
+        cache.prefetch_from_storage(
+            req.rid, node, tokens[matched:-1], node.get_last_hash_value(), None
+        )
+        if self.names % 5 == 0:
+            cache.release_aborted_request(req.rid)
+        while not cache.check_prefetch_progress(req.rid):
+            cache.check_hicache_events()
+            time.sleep(0.0005)
+        loaded = cache.pop_prefetch_loaded_tokens(req.rid)
+        assert loaded % self.page_size == 0
+        assert cache.pop_prefetch_loaded_tokens(req.rid) == 0
+        self.prefetched += loaded
+        again = self.match(tokens, req.extra_key, limit=len(tokens) - 1)
+        assert len(again.device_indices) + again.host_hit_length >= matched + loaded
+
     def load_back(self, req: Any) -> None:
         loaded = self.cache.init_load_back(
             self.types.InitLoadBackParams(
@@ -215,8 +271,11 @@ class Engine:
             )
         )
         slots, req.last_node = loaded
+        assert len(slots) in (0, req.host_hit_length)
+        self.loaded_back += len(slots)
         both = np.concatenate([np.array(req.prefix_indices), np.array(slots)])
         req.prefix_indices = self.like_table(both)
+        self.verify(self.tokens(req), req.extra_key, both, "load back")
 
     def step(self, run: Running, chunk: int, token: int) -> None:
         """A chunk of the prompt, or a token."""
@@ -300,15 +359,24 @@ class Engine:
         cached = cache.swa_evictable_size() + cache.swa_protected_size()
         assert self.allocator.swa_available_size() + cached + window_own == self.total_window
 
+    def settle(self) -> None:
+        """Until nothing is under way between tiers."""
+        while self.tiers and not self.cache.pando.poll().idle:
+            time.sleep(0.0005)
+        if self.tiers:
+            self.cache.check_hicache_events()
+
     def finish_all(self) -> None:
         for run in list(self.running):
             self.finish(run, insert=True)
+        self.settle()
         self.check()
         assert self.cache.full_protected_size() == 0
         assert self.cache.swa_protected_size() == 0
         self.cache.evict(
             self.types.EvictParams(num_tokens=self.total, swa_num_tokens=self.total_window)
         )
+        self.settle()
         assert self.cache.full_evictable_size() == 0
         self.check()
 

@@ -343,6 +343,21 @@ class SegmentSwaAllocator(SwaAllocator):
         self.full_attn_allocator.free(free_index)
 
 
+class KvPool:
+    """MHATokenToKVPool: a buffer of keys and one of values per layer."""
+
+    def __init__(self, size: int, page_size: int, layers: int, arrays: NumpyArrays) -> None:
+        shape = (size + page_size, 1, 2)
+        self.k_buffer = [arrays.zeros(shape, "float32") for _ in range(layers)]
+        self.v_buffer = [arrays.zeros(shape, "float32") for _ in range(layers)]
+        self.dtype = self.k_buffer[0].dtype
+        self.start_layer = 0
+        self.layer_transfer_counter: Any = None
+
+    def register_layer_transfer_counter(self, counter: Any) -> None:
+        self.layer_transfer_counter = counter
+
+
 # ---- Requests ----------------------------------------------------------------------------------
 
 

@@ -2,8 +2,7 @@
 """What SGLang holds in place of a tree node.
 
 A scheduler keeps the node that a match ended at, counts locks on it, and asks a few things of it.
-Nodes of the tree are the library's; a :class:`Node` names the end of one match and holds its
-leases. :class:`Root` is where nothing was matched; there is one per cache, compared with ``is``.
+Nodes of the tree are the library's; a :class:`Node` names the end of one match and its locks. :class:`Root` is where nothing was matched; there is one per cache, compared with ``is``.
 """
 
 from __future__ import annotations
@@ -11,22 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pando import Lease, Match
-
-_NO_LEASES: dict[int, Any] = {}
+    from pando import Match
 
 
 class Node:
     """The end of one match."""
 
-    __slots__ = ("leases", "match", "namespace", "owner", "tokens")
+    __slots__ = ("locks", "match", "namespace", "owner", "tokens")
 
     def __init__(self, owner: Any, match: Match, tokens: Any, namespace: str | bytes) -> None:
         self.owner = owner
         self.match = match
         self.tokens = tokens  # of the whole prompt, kept only where somebody may ask for them
         self.namespace = namespace
-        self.leases: dict[int, Lease] = {}
+        self.locks: list[int] = []  # names of leases that the owner holds for it
 
     @property
     def id(self) -> int:
@@ -39,7 +36,7 @@ class Node:
 
     @property
     def lock_ref(self) -> int:
-        return len(self.leases)
+        return len(self.locks)
 
     @property
     def evicted(self) -> bool:
@@ -64,7 +61,7 @@ class Node:
         return self.owner.page_hashes(self)[:-1]  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
-        return f"Node(id={self.id}, length={self.match.length}, locks={len(self.leases)})"
+        return f"Node(id={self.id}, length={self.match.length}, locks={len(self.locks)})"
 
 
 class Root:
@@ -80,7 +77,7 @@ class Root:
     match = None
     namespace = ""
     tokens = ()
-    leases = _NO_LEASES
+    locks = ()
 
     def __init__(self, owner: Any) -> None:
         self.owner = owner

@@ -21,6 +21,7 @@ import numpy as np
 
 import pando
 from pando.sglang.allocators import bridge_of
+from pando.sglang.events import EventTypes
 from pando.sglang.interface import Interface, Unsupported
 from pando.sglang.nodes import Node, Root
 from pando.sglang.tensors import slots_of
@@ -59,6 +60,7 @@ class PandoPrefixCache:
     cache_controller: Any = None
     enable_session_radix_cache = False
     has_host_tier = False
+    enable_storage = False
 
     def __init__(self, params: Any, *, sliding_window_size: int | None = None) -> None:
         """`params`: SGLang's CacheInitParams. A window size makes it a cache for models with
@@ -84,21 +86,20 @@ class PandoPrefixCache:
         )
         self._spare_tokens = 1 if self.is_eagle else 0  # n tokens are n - 1 pairs
         self._lock_ids = itertools.count(1)
+        self._leases: dict[int, pando.Lease] = {}
         self._keep_tokens = False
         self.root_node = Root(self)
         self._empty_match = self._match_result(self._slots.empty(), self.root_node)
         self._locked_nothing = self.interface.inc_lock_result(delta=0)
         self._unlocked = self.interface.dec_lock_result(delta=0)
-        self._make_cache()
-        if getattr(params, "enable_metrics", False):
-            self.init_metrics_collector()
-
-    def _make_cache(self) -> None:
+        self._events: EventTypes | None = None
         self._cache = pando.PrefixCache(
             self._bridge.engine_slots(loads=self.has_host_tier),
             policy=self.eviction_policy,
             **self._options(),
         )
+        if getattr(params, "enable_metrics", False):
+            self.init_metrics_collector()
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -138,7 +139,7 @@ class PandoPrefixCache:
             return self._empty_match
         namespace = namespace_of(key.extra_key, getattr(key, "cache_salt", None))
         match = self._cache.match(_head(tokens, length), ns=namespace)
-        if match.length == 0 and match.host_length == 0:
+        if match.length == 0 and match.host_length == 0 and not self.enable_storage:
             return self._empty_match
         node = Node(self, match, tokens if self._keep_tokens else None, namespace)
         return self._matched(match, node)
@@ -162,21 +163,25 @@ class PandoPrefixCache:
 
     def _lock(self, node: Node) -> int:
         name = next(self._lock_ids)
-        node.leases[name] = self._cache.lock(node.match)
+        self._leases[name] = self._cache.lock(node.match)
+        node.locks.append(name)
         return name
 
     def dec_lock_ref(self, node: Any, params: Any = None, skip_swa: bool = False) -> Any:
         if self.disable or node is self.root_node:
             return self._unlocked
-        name = getattr(params, "swa_uuid_for_lock", None)
-        leases = node.leases
-        if not leases:
+        locks = node.locks
+        if not locks:
             raise RuntimeError(f"dec_lock_ref: {node!r} is not locked")
-        lease = leases.pop(name, None) if name is not None else None
-        if lease is None:
-            lease = leases.popitem()[1]
-        lease.release()
-        self._bridge.flush()
+        name = getattr(params, "swa_uuid_for_lock", None)
+        if name in locks:
+            locks.remove(name)
+        else:
+            name = locks.pop()
+        lease = self._leases.pop(name, None)
+        if lease is not None:  # a reset has let go of it
+            lease.release()
+            self._bridge.flush()
         return self._unlocked
 
     def dec_swa_lock_only(self, node: Any, lock: Any = None) -> None:
@@ -184,9 +189,10 @@ class PandoPrefixCache:
         if self.disable or node is self.root_node or node is None:
             return
         name = getattr(lock, "swa_uuid_for_lock", lock)
-        lease = node.leases.get(name) or next(reversed(node.leases.values()))
-        lease.release_window()
-        self._bridge.flush()
+        lease = self._leases.get(name if name in node.locks else node.locks[-1])
+        if lease is not None:
+            lease.release_window()
+            self._bridge.flush()
 
     # ---- Requests ------------------------------------------------------------------------------
 
@@ -356,10 +362,10 @@ class PandoPrefixCache:
     def reset(self) -> None:
         """As SGLang's, it gives nothing back: the engine clears its allocator with it. Locks that
         are still held are void."""
-        try:
-            self._cache.reset()
-        except pando.Error:  # leases are held: they go on holding a cache that nobody sees
-            self._make_cache()
+        for lease in self._leases.values():
+            lease.release()
+        self._leases.clear()
+        self._cache.reset()
         self._bridge.forget()
 
     # ---- Sizes and diagnostics -----------------------------------------------------------------
@@ -416,6 +422,14 @@ class PandoPrefixCache:
 
     def all_values_flatten(self) -> Any:
         return self._slots.to_engine(self._cache.all_slots())
+
+    def take_events(self) -> list[Any]:
+        """What was stored and removed since the last call, as SGLang's events."""
+        if not self.enable_kv_cache_events:
+            return []
+        if self._events is None:
+            self._events = EventTypes()
+        return self._events.convert(self._cache.take_events(), bigram=self.is_eagle)
 
     def root_node_handle(self, extra_key: str | None = None) -> Root:
         return self.root_node

@@ -1,0 +1,542 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hierarchical cache: host memory behind the device, and a store behind that.
+
+SGLang's KV buffers are adopted as a device pool and mirrored by a host pool; copies run on the
+copier's threads and streams, and `check_hicache_events` applies what has finished. A layer that is
+being loaded is waited for by :class:`LayerGate`, which SGLang's pools ask before they read it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import json
+import logging
+import os
+import time
+import weakref
+from typing import Any
+
+import numpy as np
+
+import pando
+from pando.sglang.interface import Unsupported, import_sglang
+from pando.sglang.nodes import Node
+from pando.sglang.prefix_cache import PandoPrefixCache, _head, namespace_of
+
+logger = logging.getLogger("pando.sglang")
+
+_RESET_TIMEOUT_S = 30.0
+# Settings of SGLang's own stores that mean nothing here: page hashes have their prefix in them.
+_IGNORED_SETTINGS = ("hicache_storage_pass_prefix_keys",)
+
+
+# ---- Setting up --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class HostSetup:
+    """What a hierarchical cache is made of."""
+
+    options: pando.HostTierOptions
+    kv_pool: Any  # SGLang's
+    device: pando.KvPool
+    scope: pando.StoreScope = dataclasses.field(default_factory=pando.StoreScope)
+    ranks: Any = None
+    stream: Any = None  # () -> the CUDA stream that reads, on a GPU
+    storage: dict[str, Any] | None = None  # of attach_storage_backend, at start
+
+
+def host_setup(context: Any) -> HostSetup:
+    """From SGLang's TreeCacheBuildContext."""
+    params = context.params
+    if context.is_hybrid_swa:
+        raise Unsupported(
+            "--enable-hierarchical-cache with sliding-window layers is not supported by "
+            "pando.sglang: expected one of the two"
+        )
+    if getattr(context, "is_dsa", False):
+        raise Unsupported("--enable-hierarchical-cache with sparse (DSA) layers is not supported")
+    speculative = argument(context, "speculative_algorithm", None)
+    if speculative not in (None, "NGRAM"):
+        raise Unsupported(
+            f"--enable-hierarchical-cache with --speculative-algorithm {speculative}: the draft "
+            "model's KV would not be kept with the target's; expected one of the two"
+        )
+    for size in ("pp_size", "attn_cp_size"):
+        if getattr(params, size, 1) > 1:
+            raise Unsupported(
+                f"--enable-hierarchical-cache with {size} {getattr(params, size)}: expected 1 "
+                "(tensor parallelism is supported)"
+            )
+    kv_pool = params.token_to_kv_pool_allocator.get_kvcache()
+    device = adopt_pool(kv_pool, params.page_size)
+    layout = argument(context, "hicache_mem_layout", "layer_first")
+    if not hasattr(pando.HostLayout, layout):
+        known = ", ".join(item.name for item in pando.HostLayout)
+        raise Unsupported(f"--hicache-mem-layout {layout}: expected one of {known}")
+    size_gb = argument(context, "hicache_size", 0) or 0
+    size = (
+        {"size_bytes": int(size_gb * 10**9)}
+        if size_gb > 0
+        else {"ratio": float(argument(context, "hicache_ratio", 2.0))}
+    )
+    host = pando.HostPool(device, layout=getattr(pando.HostLayout, layout), **size)
+    on_gpu = device.memory_kind == pando.MemoryKind.cuda
+    return HostSetup(
+        options=pando.HostTierOptions(
+            full=pando.TierPools(device=device, host=host),
+            copier=_copier(kv_pool) if on_gpu else pando.make_cpu_copier(),
+            write_policy=argument(context, "hicache_write_policy", "write_through"),
+        ),
+        kv_pool=kv_pool,
+        device=device,
+        scope=pando.StoreScope(
+            model=argument(context, "served_model_name", "") or "",
+            tp_rank=context.tp_rank,
+            tp_size=context.tp_size,
+            same_on_all_tp_ranks=hasattr(kv_pool, "kv_buffer"),
+        ),
+        ranks=_ranks(params.tp_cache_group),
+        stream=_current_stream if on_gpu else None,
+        storage=_storage_arguments(context),
+    )
+
+
+def argument(context: Any, name: str, default: Any) -> Any:
+    """A server argument: on the arguments, or in the groups that newer versions sort them into."""
+    if hasattr(context.server_args, name):
+        return getattr(context.server_args, name)
+    try:
+        memory = import_sglang("sglang.srt.runtime_context").get_memory()
+        return getattr(memory, name, default)
+    except Exception:
+        return default
+
+
+def adopt_pool(kv_pool: Any, page_size: int) -> pando.KvPool:
+    """SGLang's buffers, (slots, heads, dim) per layer, as a device pool."""
+    name = type(kv_pool).__name__
+    if getattr(kv_pool, "kv_cache_layout", "nhd") != "nhd" or any(
+        hasattr(kv_pool, part)
+        for part in ("index_k_with_scale_buffer", "index_k_pool", "kv_scale_buffer", "label_buffer")
+    ):
+        raise Unsupported(
+            f"the hierarchical cache does not know the buffers of {name}: expected a "
+            "MHATokenToKVPool or a MLATokenToKVPool in the layout nhd"
+        )
+    dtype = _dtype_of(kv_pool.dtype)
+    first = getattr(kv_pool, "start_layer", 0) or 0
+    if hasattr(kv_pool, "k_buffer"):
+        keys, values = list(kv_pool.k_buffer), list(kv_pool.v_buffer)
+        heads, dim = int(keys[0].shape[1]), int(keys[0].shape[2])
+        geometry = pando.mha_geometry(
+            num_layers=len(keys),
+            heads=heads,
+            head_dim=dim,
+            value_dim=int(values[0].shape[2]),
+            page_size=page_size,
+            dtype=dtype,
+            first_layer=first,
+        )
+        return pando.KvPool.adopt(geometry, [keys, values])
+    if hasattr(kv_pool, "kv_buffer"):
+        latent = list(kv_pool.kv_buffer)
+        rope = int(getattr(kv_pool, "qk_rope_head_dim", 0))
+        geometry = pando.mla_geometry(
+            num_layers=len(latent),
+            nope_dim=int(latent[0].shape[-1]) - rope,
+            rope_dim=rope,
+            page_size=page_size,
+            dtype=dtype,
+            first_layer=first,
+        )
+        return pando.KvPool.adopt(geometry, [latent])
+    raise Unsupported(
+        f"the hierarchical cache does not know the buffers of {name}: expected a "
+        "MHATokenToKVPool or a MLATokenToKVPool"
+    )
+
+
+def _dtype_of(dtype: Any) -> pando.DType:
+    names = {
+        "float16": "fp16",
+        "bfloat16": "bf16",
+        "float32": "fp32",
+        "float8_e4m3fn": "fp8_e4m3",
+        "float8_e5m2": "fp8_e5m2",
+        "int8": "int8",
+    }
+    name = str(dtype).rpartition(".")[2]
+    if name not in names:
+        raise Unsupported(f"KV of type {dtype}: expected one of {', '.join(names)}")
+    return getattr(pando.DType, names[name])  # type: ignore[no-any-return]
+
+
+def _copier(kv_pool: Any) -> pando.Copier:
+    import torch
+
+    device = torch.device(kv_pool.device)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return pando.make_cuda_copier(index)
+
+
+def _current_stream() -> Any:
+    import torch
+
+    return torch.cuda.current_stream()
+
+
+def _ranks(group: Any) -> Any:
+    if group is None:
+        return None
+    from pando.torch_ranks import TorchRanks
+
+    ranks = TorchRanks(group)
+    return ranks if ranks.size > 1 else None
+
+
+def _storage_arguments(context: Any) -> dict[str, Any] | None:
+    backend = argument(context, "hicache_storage_backend", None)
+    if backend is None:
+        return None
+    return {
+        "storage_backend": backend,
+        "storage_backend_extra_config_json": argument(
+            context, "hicache_storage_backend_extra_config", None
+        ),
+        "hicache_storage_prefetch_policy": argument(
+            context, "hicache_storage_prefetch_policy", None
+        ),
+    }
+
+
+def storage_settings(backend: str, config: str | None) -> str | dict[str, Any]:
+    """Settings of a store as the library reads them: a JSON text, or @ and a file's name."""
+    if config and config.startswith("@"):
+        return config
+    settings: dict[str, Any] = json.loads(config) if config else {}
+    for name in _IGNORED_SETTINGS:
+        settings.pop(name, None)
+    if backend == "file":
+        # Beside SGLang's own files, which have another format.
+        base = os.environ.get("SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR", "/tmp/hicache")
+        settings.setdefault("directory", os.path.join(base, "pando"))
+    return settings
+
+
+# ---- Waiting for layers ------------------------------------------------------------------------
+
+
+class LayerGate:
+    """What SGLang calls its layer-done counter: reads of a layer wait for loads of it."""
+
+    def __init__(self, pool: pando.KvPool, stream: Any) -> None:
+        self._pool = pool
+        self._stream = stream
+        self.consumer_index = -1
+
+    def set_consumer(self, index: int) -> None:
+        """Of the batch that runs next: -1 when nothing is being loaded for it."""
+        self.consumer_index = index
+
+    def wait_until(self, layer: int) -> None:
+        """`layer` counts from the first one here."""
+        if self.consumer_index < 0:
+            return
+        layer += self._pool.geometry.first_layer
+        if self._stream is None:
+            self._pool.wait_layer(layer)
+        else:
+            self._pool.wait_layer_on(layer, self._stream().cuda_stream)
+
+    def update_producer(self) -> int:
+        return 0
+
+    def reset(self) -> None:
+        self.consumer_index = -1
+
+
+class _Controller:
+    """The few things of SGLang's cache controller that its scheduler looks at."""
+
+    def __init__(self, gate: LayerGate, host: pando.HostPool) -> None:
+        self.layer_done_counter = gate
+        self.mem_pool_host = host
+        self.storage_backend: Any = None
+        self.storage_backend_type: str | None = None
+        self.load_fence_stream: Any = None
+
+    def set_draft_kv_pool(self, *_: Any) -> None:
+        raise Unsupported("the KV of a draft model is not kept by the hierarchical cache")
+
+
+# ---- The cache ---------------------------------------------------------------------------------
+
+
+class PandoHiCache(PandoPrefixCache):
+    """A cache with a host tier, and with storage where it is attached."""
+
+    has_host_tier = True
+    hicache_storage_pass_prefix_keys = False
+
+    def __init__(
+        self, params: Any, *, host: HostSetup, sliding_window_size: int | None = None
+    ) -> None:
+        self._host = host
+        self._loading = False
+        self._prefetches: dict[Any, int] = {}
+        self._fetched: dict[Any, int] = {}
+        self.layer_done_counter = LayerGate(host.device, host.stream)
+        self.cache_controller = _Controller(self.layer_done_counter, host.options.full.host)
+        self.kv_cache = host.kv_pool
+        super().__init__(params, sliding_window_size=sliding_window_size)
+        self._keep_tokens = True
+        if hasattr(host.kv_pool, "register_layer_transfer_counter"):
+            host.kv_pool.register_layer_transfer_counter(self.layer_done_counter)
+        if host.storage is not None:
+            done, message = self.attach_storage_backend(**host.storage)
+            if not done:
+                raise Unsupported(message)
+        # SGLang's processes may end without a word.
+        this = weakref.ref(self)
+        atexit.register(lambda: (cache := this()) and cache.shutdown())
+
+    def _options(self) -> dict[str, Any]:
+        return super()._options() | {"host": self._host.options, "ranks": self._host.ranks}
+
+    # ---- Matching and loading back -------------------------------------------------------------
+
+    def match_prefix(self, params: Any) -> Any:
+        self._fence_backups()
+        return super().match_prefix(params)
+
+    def _matched(self, match: pando.Match, node: Node) -> Any:
+        """The node of a miss is no root where there is storage: a prefetch begins there, and needs
+        to know the namespace."""
+        device_node = node if match.length else self.root_node
+        return self._match_result(
+            self._slots.to_engine(match.slots), device_node, node, match.host_length
+        )
+
+    def init_load_back(self, params: Any) -> Any:
+        """All that the host has of the match, or nothing."""
+        node = params.best_match_node
+        match = node.match
+        device_node = node if match is not None and match.length else self.root_node
+        if match is None or match.host_length == 0:
+            return self._slots.empty(), device_node
+        self._fence_loads()
+        whole = match.length + match.host_length
+        slots = np.empty(whole, np.int64)
+        try:
+            lease = self._cache.lock(match)
+        except pando.StaleHandle:  # something else was loaded meanwhile
+            return self._slots.empty(), device_node
+        with lease:
+            loaded = self._cache.load_back(lease, slots, quota_tokens=params.mem_quota).tokens
+            if loaded == 0:
+                self._bridge.flush()
+                return self._slots.empty(), device_node
+            tokens = _head(node.tokens, whole + self._spare_tokens)
+            again = self._cache.match(tokens, ns=node.namespace, slots=False)
+        self._bridge.flush()
+        self._loading = True
+        fresh = Node(self, again, node.tokens, node.namespace)
+        return self._slots.to_engine(slots[match.length :]), fresh
+
+    def ready_to_load_host_cache(self) -> int:
+        """Loads are under way already; says whether the next batch must wait for them."""
+        loading, self._loading = self._loading, False
+        return 0 if loading else -1
+
+    def is_load_back_event_done(self, consumer_index: int) -> bool:
+        return True
+
+    def check_hicache_events(self) -> None:
+        self._fence_backups()
+        result = self._cache.poll()
+        self._bridge.flush()
+        if result.failures:
+            logger.warning("%d copies between tiers failed: they count as misses", result.failures)
+
+    flush_write_through_acks = check_hicache_events
+
+    def evict_host(self, num_tokens: int) -> int:
+        return self._cache.evict_host(num_tokens).tokens
+
+    # What a backup reads must have been computed; what a load writes must have been read.
+
+    def _fence_backups(self) -> None:
+        self._fence(self._host.options.backup_stream)
+
+    def _fence_loads(self) -> None:
+        self._fence(self._host.options.load_stream)
+
+    def _fence(self, copier_stream: int) -> None:
+        if self._host.stream is None:
+            return
+        streams = [self._host.stream()]
+        if self.cache_controller.load_fence_stream is not None:
+            streams.append(self.cache_controller.load_fence_stream)
+        for stream in streams:
+            event = stream.record_event()
+            self._host.options.copier.wait_for_event(event.cuda_event, copier_stream)
+
+    def _insert_for(self, *args: Any, **kwargs: Any) -> Any:
+        self._fence_backups()
+        return super()._insert_for(*args, **kwargs)
+
+    def evict(self, params: Any) -> Any:
+        self._fence_backups()
+        return super().evict(params)
+
+    # ---- Storage -------------------------------------------------------------------------------
+
+    def attach_storage_backend(
+        self,
+        storage_backend: str,
+        storage_backend_extra_config_json: str | None = None,
+        served_model_name: str | None = None,
+        hicache_storage_prefetch_policy: str | None = None,
+        hicache_write_policy: str | None = None,
+    ) -> tuple[bool, str]:
+        scope = self._host.scope
+        if served_model_name:
+            scope.model = served_model_name
+        try:
+            message = self._cache.attach_storage(
+                pando.StorageOptions(
+                    backend=storage_backend,
+                    options=storage_settings(storage_backend, storage_backend_extra_config_json),
+                    scope=scope,
+                    prefetch_policy=hicache_storage_prefetch_policy,
+                    write_policy=hicache_write_policy,
+                )
+            )
+        except (pando.Error, ValueError) as error:
+            return False, f"{storage_backend}: {error}"
+        self.enable_storage = True
+        self.cache_controller.storage_backend_type = storage_backend
+        self.cache_controller.storage_backend = _Named(storage_backend)
+        return True, message
+
+    def detach_storage_backend(self) -> tuple[bool, str]:
+        try:
+            message = self._cache.detach_storage()
+        except pando.Error as error:
+            return False, str(error)
+        self._bridge.flush()
+        self._prefetches.clear()
+        self._fetched.clear()
+        self.enable_storage = False
+        self.cache_controller.storage_backend = None
+        self.cache_controller.storage_backend_type = None
+        return True, message
+
+    def clear_storage_backend(self) -> bool:
+        if not self.enable_storage:
+            logger.warning("clear_storage_backend: no storage is attached")
+            return False
+        try:
+            self._cache.clear_storage()
+        except pando.Error as error:
+            logger.error("clear_storage_backend: %s", error)
+            return False
+        return True
+
+    def shutdown(self) -> None:
+        if self.enable_storage:
+            self.detach_storage_backend()
+
+    release_host_resources = shutdown
+
+    def prefetch_from_storage(
+        self,
+        req_id: Any,
+        last_host_node: Any,
+        new_input_tokens: Any,
+        last_hash: str | None = None,
+        prefix_keys: list[str] | None = None,
+        *,
+        matched_prefix_tokens: Any = None,
+        extra_key: str | None = None,
+        cache_salt: str | None = None,
+        **_: Any,
+    ) -> None:
+        """Begins to bring what the store has of this prompt to the host. `req_id` is any name."""
+        if not self.enable_storage or not len(new_input_tokens):
+            return
+        namespace = last_host_node.namespace
+        if matched_prefix_tokens is not None:
+            namespace = namespace_of(extra_key, cache_salt)
+        else:
+            match = last_host_node.match
+            known = match.length + match.host_length if match is not None else 0
+            matched_prefix_tokens = last_host_node.tokens[:known]
+        tokens = new_input_tokens
+        if len(matched_prefix_tokens):
+            tokens = matched_prefix_tokens + new_input_tokens
+        self.release_aborted_request(req_id)
+        prefetch = self._cache.prefetch(tokens, ns=namespace)
+        if prefetch.id is not None:
+            self._prefetches[req_id] = prefetch.id
+
+    def can_terminate_prefetch(self, req_id: Any) -> bool:
+        prefetch = self._prefetches.get(req_id)
+        return prefetch is None or self._cache.prefetch_ready(prefetch)
+
+    def check_prefetch_progress(self, req_id: Any) -> bool:
+        """Whether the request may go on; what has arrived is then in the tree."""
+        if not self.can_terminate_prefetch(req_id):
+            return False
+        self.terminate_prefetch(req_id)
+        return True
+
+    def terminate_prefetch(self, req_id: Any) -> None:
+        prefetch = self._prefetches.pop(req_id, None)
+        if prefetch is not None:
+            self._fetched[req_id] = self._cache.end_prefetch(prefetch)
+
+    def pop_prefetch_loaded_tokens(self, req_id: Any) -> int:
+        return self._fetched.pop(req_id, 0)
+
+    def release_aborted_request(self, req_id: Any) -> None:
+        self._fetched.pop(req_id, None)
+        prefetch = self._prefetches.pop(req_id, None)
+        if prefetch is not None:
+            self._cache.abort_prefetch(prefetch)
+
+    # ---- The rest ------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        for prefetch in self._prefetches.values():
+            self._cache.abort_prefetch(prefetch)
+        self._prefetches.clear()
+        self._fetched.clear()
+        self._loading = False
+        self.layer_done_counter.reset()
+        deadline = time.monotonic() + _RESET_TIMEOUT_S
+        while not self._cache.poll().idle and time.monotonic() < deadline:
+            time.sleep(0.001)  # copies hold what they read and write
+        super().reset()
+
+    def page_hashes(self, node: Any) -> list[str]:
+        if node.match is None:
+            return []
+        length = node.match.length + node.match.host_length
+        tokens = _head(node.tokens, length + self._spare_tokens)
+        pages = pando.hash_pages(
+            tokens,
+            self.page_size,
+            bigram=self.is_eagle,
+            parent=pando.chain_start(node.namespace),
+        )
+        return [page.hex() for page in pages]
+
+
+class _Named:
+    """So that reports can name the store by the type of this."""
+
+    def __new__(cls, name: str) -> Any:
+        return object.__new__(type(f"pando_{name}", (), {}))
