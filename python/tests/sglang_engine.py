@@ -205,7 +205,7 @@ class Engine:
                 key.token_ids = tokens[:limit]
         result = self.cache.match_prefix(self.types.MatchPrefixParams(key=key))
         head = tokens[: len(tokens) if limit is None else limit]
-        slots = np.array(result.device_indices)
+        slots = self.slots_of(result)
         self.verify(head, extra_key, slots, "match")
         if not self.cache.disable and self.exact is not None:
             expected = self.expected_length(head, extra_key)
@@ -224,15 +224,16 @@ class Engine:
             self.prefetch(req)
         result = self.match(req.origin_input_ids, extra_key, limit=len(prompt) - 1)
         cache, own = self.cache, req_own(req)
-        req.prefix_indices, req.last_node = result.device_indices, result.last_device_node
+        req.prefix_indices = self.like_table(self.slots_of(result))
+        req.last_node = result.last_device_node
         req.last_host_node, req.best_match_node = result.last_host_node, result.best_match_node
         req.host_hit_length = result.host_hit_length
-        admission = cache.inc_lock_ref(req.last_node)  # as the scheduler's, around what follows
         locked = req.last_node
+        admission = self.lock(locked)  # as the scheduler's, around what follows
         if req.host_hit_length:
             self.load_back(req)
-        req.take_lock(cache.inc_lock_ref(req.last_node))
-        cache.dec_lock_ref(locked, admission.to_dec_params())
+        self.lock_for(req)
+        self.unlock(locked, admission)
         own.req_pool_idx = self.rows.pop()
         own.cache_protected_len = len(req.prefix_indices)
         if self.window is not None:
@@ -264,6 +265,26 @@ class Engine:
         again = self.match(tokens, req.extra_key, limit=len(tokens) - 1)
         assert len(again.device_indices) + again.host_hit_length >= matched + loaded
 
+    @staticmethod
+    def slots_of(result: Any) -> np.ndarray:
+        return np.array(result.device_indices)
+
+    def lock(self, node: Any) -> Any:
+        return self.cache.inc_lock_ref(node).to_dec_params()
+
+    def unlock(self, node: Any, receipt: Any) -> None:
+        self.cache.dec_lock_ref(node, receipt)
+
+    def lock_for(self, req: Any) -> None:
+        req.take_lock(self.cache.inc_lock_ref(req.last_node))
+
+    def checkpoint(self, run: Running, end: int) -> None:
+        self.cache.cache_unfinished_req(run.req, chunked=end < run.prompt_len)
+        assert np.array_equal(np.array(run.req.prefix_indices), self.table(run.row, 0, end))
+
+    def release(self, req: Any, *, insert: bool) -> None:
+        self.cache.cache_finished_req(req, is_insert=insert, **req.finish_arguments())
+
     def load_back(self, req: Any) -> None:
         loaded = self.cache.init_load_back(
             self.types.InitLoadBackParams(
@@ -287,7 +308,7 @@ class Engine:
                 return
             self.compute(run, end)
             req.fill_len = end
-            self.cache.cache_unfinished_req(req, chunked=end < run.prompt_len)
+            self.checkpoint(run, end)
             self.verify_prefix(run, end)
             return
         req.output_ids.append(token)
@@ -301,7 +322,6 @@ class Engine:
 
     def verify_prefix(self, run: Running, end: int) -> None:
         row = self.table(run.row, 0, end)
-        assert np.array_equal(np.array(run.req.prefix_indices), row)
         kept = req_own(run.req).cache_protected_len
         self.verify(self.tokens(run.req)[:end], run.req.extra_key, row[: end - self.pair], "row")
         if not self.cache.disable:
@@ -334,7 +354,7 @@ class Engine:
         if run.allocated:
             self.compute(run, req.fill_len)
         self.history.append((list(self.tokens(req)), req.extra_key))
-        self.cache.cache_finished_req(req, is_insert=insert, **req.finish_arguments())
+        self.release(req, insert=insert)
         self.running.remove(run)
         self.rows.append(run.row)
 
@@ -379,6 +399,40 @@ class Engine:
         self.settle()
         assert self.cache.full_evictable_size() == 0
         self.check()
+
+
+class CheckpointEngine(Engine):
+    """Drives caches as SGLang does from 0.5.21 on."""
+
+    def slots_of(self, result: Any) -> np.ndarray:  # type: ignore[override]
+        slots = np.array(self.cache.path_device_indices(result.last_device_node), dtype=np.int64)
+        assert len(slots) == result.device_prefix_len
+        return slots
+
+    def lock(self, node: Any) -> Any:
+        return self.cache.lock(node)
+
+    def unlock(self, node: Any, receipt: Any) -> None:
+        self.cache.unlock(receipt)
+
+    def lock_for(self, req: Any) -> None:
+        req.lock = self.cache.lock(req.last_node)
+
+    def checkpoint(self, run: Running, end: int) -> None:
+        self.cache.checkpoint(run.req, up_to=end)
+
+    def release(self, req: Any, *, insert: bool) -> None:
+        if insert:
+            self.cache.checkpoint(req, up_to=req.fill_len)
+        self.cache.free_kv_row(req.kv, [(req.kv.cache_protected_len, req.fill_len)])
+        self.cache.unlock(req.lock)
+        req.lock = None
+
+    def release_window_lock(self, run: Running) -> None:
+        if self.window is None:
+            return
+        if run.allocated - run.req.kv.cache_protected_len >= self.window:
+            self.cache.release_swa_prefix_lock(run.req)
 
 
 def req_own(req: Any) -> Any:

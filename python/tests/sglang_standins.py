@@ -5,12 +5,14 @@ what was never handed out, raises.
 
 `Flavor` tells apart how generations of SGLang keep a request's bookkeeping: on the request
 ("0.5.13"), partly on `req.kv` ("0.5.16"), all on `req.kv` with lock receipts and segment frees
-("0.5.20"). As a module this stands in for `sglang.srt.mem_cache.base_prefix_cache`.
+("0.5.20"), with one checkpoint in place of two calls ("0.5.23"). As a module this stands in for
+`sglang.srt.mem_cache.base_prefix_cache`; BY_CHECKPOINT does for the latest.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 from abc import ABC, abstractmethod
 from array import array
 from types import SimpleNamespace
@@ -458,6 +460,121 @@ class Req20(Req16):
         return self.lock_receipt
 
 
+class ComponentType(enum.Enum):
+    SWA = "swa"
+
+
+class Kv23(SimpleNamespace):
+    """ReqKvInfo of 0.5.23, as far as a cache looks at it."""
+
+    def __init__(self) -> None:
+        super().__init__(req_pool_idx=None, cache_protected_len=0, evicted=0)
+
+    def get_evicted_seqlen(self, component: Any) -> int:
+        return self.evicted  # type: ignore[no-any-return]
+
+    @property
+    def swa_evicted_seqlen(self) -> int:
+        return self.evicted  # type: ignore[no-any-return]
+
+    @swa_evicted_seqlen.setter
+    def swa_evicted_seqlen(self, length: int) -> None:
+        self.evicted = length
+
+    def swa_dead_lo(self, page_size: int) -> int:
+        return self.cache_protected_len  # type: ignore[no-any-return]
+
+
+class Req23(Req20):
+    """The tree's lock is an object; tokens are those of the whole request."""
+
+    def init_bookkeeping(self) -> None:
+        self.kv = Kv23()
+        self.cache_salt: str | None = None
+        self.lock: Any = None
+        self.prefix_len = 0
+
+    @property
+    def full_untruncated_fill_ids(self) -> Any:
+        return self.tokens()
+
+
+@dataclasses.dataclass
+class TreeLock:
+    node: Any
+    receipt: Any
+    swa_released: bool = False
+
+
+@dataclasses.dataclass
+class DecLockRefParams23:
+    component_lock_uuids: dict[Any, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class IncLockRefResult23:
+    delta: int | None = None
+    component_lock_uuids: dict[Any, int] = dataclasses.field(default_factory=dict)
+
+    def to_dec_params(self) -> DecLockRefParams23:
+        return DecLockRefParams23(dict(self.component_lock_uuids))
+
+
+class MatchResult23(NamedTuple):
+    device_prefix_len: int
+    last_device_node: Any
+    last_host_node: Any
+    best_match_node: Any
+    host_hit_length: int = 0
+
+
+class BasePrefixCache23(ABC):
+    """As in 0.5.23: one checkpoint, slots by path, locks as objects."""
+
+    req_to_token_pool: Any
+    token_to_kv_pool_allocator: Any
+
+    @abstractmethod
+    def reset(self) -> None: ...
+    @abstractmethod
+    def match_prefix(self, params: MatchPrefixParams) -> MatchResult23: ...
+    @abstractmethod
+    def checkpoint(self, req: Any, *, up_to: int, **kwargs: Any) -> None: ...
+    @abstractmethod
+    def evict(self, params: EvictParams) -> EvictResult: ...
+    @abstractmethod
+    def inc_lock_ref(self, node: Any) -> IncLockRefResult23: ...
+    @abstractmethod
+    def dec_lock_ref(self, node: Any, params: Any = None) -> DecLockRefResult: ...
+
+    def lock(self, node: Any) -> TreeLock:
+        return TreeLock(node, self.inc_lock_ref(node).to_dec_params())
+
+    def unlock(self, lock: TreeLock | None) -> None:
+        if lock is not None:
+            self.dec_lock_ref(lock.node, lock.receipt)
+
+    def free_kv_row(self, kv: Any, ranges: list[tuple[int, int]]) -> None:
+        row = self.req_to_token_pool.req_to_token[kv.req_pool_idx]
+        for start, end in ranges:
+            dead = min(max(kv.get_evicted_seqlen(ComponentType.SWA), start), end)
+            if dead > start:
+                self.token_to_kv_pool_allocator.free_full_segment(row[start:dead], start_pos=start)
+            if end > dead:
+                self.token_to_kv_pool_allocator.free_segment(row[dead:end], start_pos=dead)
+
+
+BY_CHECKPOINT = SimpleNamespace(
+    BasePrefixCache=BasePrefixCache23,
+    MatchResult=MatchResult23,
+    InsertResult=InsertResult,
+    EvictResult=EvictResult,
+    IncLockRefResult=IncLockRefResult23,
+    DecLockRefResult=DecLockRefResult,
+    ComponentType=ComponentType,
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Flavor:
     name: str
@@ -472,5 +589,6 @@ FLAVORS = {
         Flavor("0.5.13", Req, PagedAllocator, SwaAllocator),
         Flavor("0.5.16", Req16, PagedAllocator, SwaAllocator),
         Flavor("0.5.20", Req20, SegmentAllocator, SegmentSwaAllocator),
+        Flavor("0.5.23", Req23, SegmentAllocator, SegmentSwaAllocator),
     )
 }

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 import sglang_standins as standins
-from sglang_engine import Engine
+from sglang_engine import CheckpointEngine, Engine
 
 import pando
 import pando.sglang
@@ -31,6 +31,7 @@ from pando.sglang.prefix_cache import POLICIES, cache_class
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 INTERFACE = Interface.of(standins)
+BY_CHECKPOINT = Interface.of(standins.BY_CHECKPOINT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,12 +75,14 @@ class Setup:
             **params,
         )
         kv_pool = None
+        by_checkpoint = self.flavor == "0.5.23"
         if self.write_policy is None:
-            cache = cache_class(INTERFACE)(init, sliding_window_size=self.window)
+            interface = BY_CHECKPOINT if by_checkpoint else INTERFACE
+            cache = cache_class(interface)(init, sliding_window_size=self.window)
         else:
             kv_pool = standins.KvPool(total, self.page_size, 3, arrays)
             cache = cache_class(INTERFACE, PandoHiCache)(init, host=self.host_setup(kv_pool))
-        return Engine(
+        return (CheckpointEngine if by_checkpoint else Engine)(
             cache,
             types=standins,
             make_req=flavor.req,
@@ -170,6 +173,7 @@ SETUPS = [
     *(Setup(flavor=flavor, page_size=page) for flavor in standins.FLAVORS for page in (1, 16, 64)),
     *(Setup(policy=policy, page_size=4) for policy in POLICIES),
     *(Setup(bigram=True, page_size=page) for page in (1, 4, 16)),
+    Setup(bigram=True, page_size=4, flavor="0.5.23"),
     *(Setup(disable=True, page_size=page, flavor=f) for page in (1, 4) for f in standins.FLAVORS),
     *(
         Setup(flavor=flavor, window=window, page_size=page)

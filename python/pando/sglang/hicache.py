@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import pando
-from pando.sglang.interface import Unsupported, import_sglang
+from pando.sglang.interface import Interface, Unsupported, import_sglang, sglang_version
 from pando.sglang.nodes import Node
 from pando.sglang.prefix_cache import PandoPrefixCache, _head, namespace_of
 
@@ -50,6 +50,11 @@ class HostSetup:
 def host_setup(context: Any) -> HostSetup:
     """From SGLang's TreeCacheBuildContext."""
     params = context.params
+    if Interface.installed().by_checkpoint:
+        raise Unsupported(
+            "--enable-hierarchical-cache is supported with SGLang 0.5.13 to 0.5.20: the scheduler "
+            f"of this one ({sglang_version()}) works on the inside of its own cache"
+        )
     if context.is_hybrid_swa:
         raise Unsupported(
             "--enable-hierarchical-cache with sliding-window layers is not supported by "
@@ -257,12 +262,24 @@ class LayerGate:
         self.consumer_index = -1
 
 
+class _HostView:
+    """What SGLang's metrics look at, in tokens."""
+
+    def __init__(self, host: pando.HostPool) -> None:
+        self._host = host
+        self.page_size = host.geometry.page_size
+        self.size = self.logical_size = host.num_pages * self.page_size
+
+    def available_size(self) -> int:
+        return self._host.available_pages * self.page_size
+
+
 class _Controller:
     """The few things of SGLang's cache controller that its scheduler looks at."""
 
     def __init__(self, gate: LayerGate, host: pando.HostPool) -> None:
         self.layer_done_counter = gate
-        self.mem_pool_host = host
+        self.mem_pool_host = _HostView(host)
         self.storage_backend: Any = None
         self.storage_backend_type: str | None = None
         self.load_fence_stream: Any = None
@@ -290,6 +307,7 @@ class PandoHiCache(PandoPrefixCache):
         self.layer_done_counter = LayerGate(host.device, host.stream)
         self.cache_controller = _Controller(self.layer_done_counter, host.options.full.host)
         self.kv_cache = host.kv_pool
+        self.token_to_kv_pool_host = _HostView(host.options.full.host)
         super().__init__(params, sliding_window_size=sliding_window_size)
         self._keep_tokens = True
         if hasattr(host.kv_pool, "register_layer_transfer_counter"):
@@ -315,34 +333,36 @@ class PandoHiCache(PandoPrefixCache):
         """The node of a miss is no root where there is storage: a prefetch begins there, and needs
         to know the namespace."""
         device_node = node if match.length else self.root_node
-        return self._match_result(
-            self._slots.to_engine(match.slots), device_node, node, match.host_length
-        )
+        return self._match_result(match, device_node, node)
 
     def init_load_back(self, params: Any) -> Any:
         """All that the host has of the match, or nothing."""
         node = params.best_match_node
         match = node.match
         device_node = node if match is not None and match.length else self.root_node
+        nothing = (0 if self._by_checkpoint else self._no_slots), device_node
         if match is None or match.host_length == 0:
-            return self._slots.empty(), device_node
+            return nothing
         self._fence_loads()
         whole = match.length + match.host_length
         slots = np.empty(whole, np.int64)
         try:
             lease = self._cache.lock(match)
         except pando.StaleHandle:  # something else was loaded meanwhile
-            return self._slots.empty(), device_node
+            return nothing
         with lease:
             loaded = self._cache.load_back(lease, slots, quota_tokens=params.mem_quota).tokens
             if loaded == 0:
                 self._bridge.flush()
-                return self._slots.empty(), device_node
+                return nothing
             tokens = _head(node.tokens, whole + self._spare_tokens)
-            again = self._cache.match(tokens, ns=node.namespace, slots=False)
+            wanted = None if self._by_checkpoint else False
+            again = self._cache.match(tokens, ns=node.namespace, slots=wanted)
         self._bridge.flush()
         self._loading = True
         fresh = Node(self, again, node.tokens, node.namespace)
+        if self._by_checkpoint:
+            return loaded, fresh
         return self._slots.to_engine(slots[match.length :]), fresh
 
     def ready_to_load_host_cache(self) -> int:

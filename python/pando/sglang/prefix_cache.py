@@ -89,7 +89,9 @@ class PandoPrefixCache:
         self._leases: dict[int, pando.Lease] = {}
         self._keep_tokens = False
         self.root_node = Root(self)
-        self._empty_match = self._match_result(self._slots.empty(), self.root_node)
+        self._by_checkpoint = self.interface.by_checkpoint
+        self._no_slots = self._slots.empty()
+        self._empty_match = self._match_result(None, self.root_node)
         self._locked_nothing = self.interface.inc_lock_result(delta=0)
         self._unlocked = self.interface.dec_lock_result(delta=0)
         self._events: EventTypes | None = None
@@ -118,14 +120,20 @@ class PandoPrefixCache:
 
     # ---- Matching ------------------------------------------------------------------------------
 
-    def _match_result(self, slots: Any, node: Any, host_node: Any = None, host: int = 0) -> Any:
+    def _match_result(self, match: Any, node: Any, host_node: Any = None) -> Any:
         host_node = node if host_node is None else host_node
+        if self._by_checkpoint:  # slots are asked for later: path_device_indices
+            device = {"device_prefix_len": match.length if match else 0}
+        else:
+            device = {
+                "device_indices": self._slots.to_engine(match.slots) if match else self._no_slots
+            }
         return self.interface.match_result(
-            device_indices=slots,
+            **device,
             last_device_node=node,
             last_host_node=host_node,
             best_match_node=host_node,
-            host_hit_length=host,
+            host_hit_length=match.host_length if match else 0,
         )
 
     def match_prefix(self, params: Any) -> Any:
@@ -145,7 +153,22 @@ class PandoPrefixCache:
         return self._matched(match, node)
 
     def _matched(self, match: pando.Match, node: Node) -> Any:
-        return self._match_result(self._slots.to_engine(match.slots), node)
+        return self._match_result(match, node)
+
+    def path_device_indices(self, node: Any) -> Any:
+        """The slots of a matched prefix."""
+        if node.match is None or node.match.length == 0:
+            return self._no_slots
+        return self._slots.to_engine(node.match.slots)
+
+    def touch_prefix(self, key: Any) -> None:
+        """Makes the path of a prompt the most recently used."""
+        tokens = key.token_ids
+        limit = getattr(key, "limit", None)
+        length = len(tokens) if limit is None else min(len(tokens), limit)
+        if not self.disable and length > self._spare_tokens:
+            namespace = namespace_of(key.extra_key, getattr(key, "cache_salt", None))
+            self._cache.match(_head(tokens, length), ns=namespace, slots=False)
 
     def supports_fast_match_prefix(self) -> bool:
         """SGLang would then match every waiting request at every step, whatever its policy."""
@@ -159,7 +182,7 @@ class PandoPrefixCache:
         name = self._lock(node)
         if self.sliding_window_size is None:
             return self.interface.inc_lock_result()
-        return self.interface.inc_lock_result(swa_uuid_for_lock=name)
+        return self.interface.locked(name)
 
     def _lock(self, node: Node) -> int:
         name = next(self._lock_ids)
@@ -173,7 +196,7 @@ class PandoPrefixCache:
         locks = node.locks
         if not locks:
             raise RuntimeError(f"dec_lock_ref: {node!r} is not locked")
-        name = getattr(params, "swa_uuid_for_lock", None)
+        name = self.interface.name_of(params)
         if name in locks:
             locks.remove(name)
         else:
@@ -188,11 +211,18 @@ class PandoPrefixCache:
         """Lets go of the window alone: the request has moved past it."""
         if self.disable or node is self.root_node or node is None:
             return
-        name = getattr(lock, "swa_uuid_for_lock", lock)
+        name = self.interface.name_of(lock)
         lease = self._leases.get(name if name in node.locks else node.locks[-1])
         if lease is not None:
             lease.release_window()
             self._bridge.flush()
+
+    def release_swa_prefix_lock(self, req: Any) -> None:
+        """The same for the lock that a request holds."""
+        lock = req.lock
+        if lock is not None and not lock.swa_released:
+            self.dec_swa_lock_only(lock.node, lock.receipt)
+            lock.swa_released = True
 
     # ---- Requests ------------------------------------------------------------------------------
 
@@ -221,41 +251,67 @@ class PandoPrefixCache:
     def cache_unfinished_req(self, req: Any, chunked: bool = False, **_: Any) -> None:
         own = _bookkeeping(req)
         tokens = req.get_fill_ids() if hasattr(req, "get_fill_ids") else req.fill_ids
-        length = len(tokens)
         table, row = self.req_to_token_pool.req_to_token, own.req_pool_idx
-        slots = self._slots.host_row(table, row, length)
+        slots = self._slots.host_row(table, row, len(tokens))
+        node, fresh = self._checkpoint(req, own, tokens, slots, chunked)
+        if fresh is None:  # the request goes on with the slots it has
+            req.prefix_indices = self._slots.row(table, row, slots)
+        else:
+            req.prefix_indices = self._slots.to_engine(fresh)
+        if node is not None:
+            name = self._lock(node)
+            self._unlock_request(req)
+            req.last_node = node
+            self._set_receipt(req, name)
+        self._bridge.flush()
+
+    def checkpoint(self, req: Any, *, up_to: int, **_: Any) -> None:
+        """Of a running request, and of one that ends: `release_kv_cache` frees what is not
+        protected then."""
+        if self.disable:
+            return
+        own = req.kv
+        tokens = _head(req.full_untruncated_fill_ids, up_to)
+        slots = self._slots.host_row(self.req_to_token_pool.req_to_token, own.req_pool_idx, up_to)
+        chunked = up_to < len(req.origin_input_ids)
+        node, _fresh = self._checkpoint(req, own, tokens, slots, chunked)
+        if node is not None:
+            if self._keep_tokens:
+                node.tokens = req.full_untruncated_fill_ids
+            lock = self.lock(node)  # type: ignore[attr-defined]
+            self.unlock(req.lock)  # type: ignore[attr-defined]
+            req.lock, req.last_node = lock, node
+        self._bridge.flush()
+
+    def _checkpoint(
+        self, req: Any, own: Any, tokens: Any, slots: np.ndarray, chunked: bool
+    ) -> tuple[Node | None, np.ndarray | None]:
+        """Gives the tree what is computed. Its end, if it took anything, and all slots of the
+        request anew, if the tree had some of them already."""
         protected = own.cache_protected_len // self.page_size * self.page_size
         inserted = None
         if not self.disable:
             inserted = self._insert_for(req, tokens, slots, protected, chunked)
-        if inserted is None:  # the request goes on with the slots it has
-            req.prefix_indices = self._slots.row(table, row, slots)
-            return
+        if inserted is None:
+            return None, None
         kept = inserted.length
         namespace = self._namespace_of(req)
-        swapped = inserted.existing > protected
-        fresh = np.empty(length, np.int64) if swapped else False
-        match = self._cache.match(tokens, ns=namespace, slots=fresh)
+        fresh = np.empty(len(tokens), np.int64) if inserted.existing > protected else None
+        wanted = None if self._by_checkpoint else False  # all of them, or none
+        match = self._cache.match(tokens, ns=namespace, slots=wanted if fresh is None else fresh)
         if match.length != kept:
             raise RuntimeError(
-                f"cache_unfinished_req: {kept} tokens were cached, of which {match.length} can be "
-                f"matched ({match.end}): expected all"
+                f"{kept} tokens of a request were cached, of which {match.length} can be matched "
+                f"({match.end}): expected all"
             )
-        node = Node(self, match, tokens if self._keep_tokens else None, namespace)
-        name = self._lock(node)
-        if swapped:
+        if fresh is not None:
             fresh[kept:] = slots[kept:]
-            req.prefix_indices = self._slots.to_engine(fresh)
             self.req_to_token_pool.write(
-                (row, slice(protected, kept)), req.prefix_indices[protected:kept]
+                (own.req_pool_idx, slice(protected, kept)),
+                self._slots.to_engine(fresh[protected:kept]),
             )
-        else:
-            req.prefix_indices = self._slots.row(table, row, slots)
         own.cache_protected_len = kept
-        self._unlock_request(req)
-        self._bridge.flush()
-        req.last_node = node
-        self._set_receipt(req, name)
+        return Node(self, match, tokens if self._keep_tokens else None, namespace), fresh
 
     def _insert_for(
         self, req: Any, tokens: Any, slots: np.ndarray, protected: int, chunked: bool = False
@@ -284,9 +340,10 @@ class PandoPrefixCache:
     def _namespace_of(req: Any) -> str | bytes:
         return namespace_of(req.extra_key, getattr(req, "cache_salt", None))
 
-    @staticmethod
-    def _window_released(req: Any) -> int:
+    def _window_released(self, req: Any) -> int:
         kv = getattr(req, "kv", None)
+        if hasattr(kv, "get_evicted_seqlen"):
+            return int(kv.get_evicted_seqlen(self.interface.window_component) or 0)
         holder = kv if hasattr(kv, "swa_evicted_seqlen") else req
         return getattr(holder, "swa_evicted_seqlen", 0) or 0
 
@@ -295,16 +352,13 @@ class PandoPrefixCache:
         if node is None:
             return
         receipt = getattr(req, "lock_receipt", None)
-        if receipt is None and self.sliding_window_size is not None:
-            receipt = _Receipt(getattr(req, "swa_uuid_for_lock", None))
-        self.dec_lock_ref(node, receipt)
+        self.dec_lock_ref(node, receipt or getattr(req, "swa_uuid_for_lock", None))
         if self.sliding_window_size is not None:
             req.swa_prefix_lock_released = False
 
     def _set_receipt(self, req: Any, name: int) -> None:
         if hasattr(req, "lock_receipt"):
-            result = self.interface.inc_lock_result(swa_uuid_for_lock=name)
-            req.lock_receipt = result.to_dec_params()
+            req.lock_receipt = self.interface.locked(name).to_dec_params()
         elif self.sliding_window_size is not None:
             req.swa_uuid_for_lock = name
 
@@ -449,15 +503,6 @@ class PandoPrefixCache:
     def page_hashes(self, node: Node) -> list[str]:
         """Of the whole matched prefix; none where tokens are not kept."""
         return []
-
-
-class _Receipt:
-    """What dec_lock_ref looks at, where a request keeps only the name."""
-
-    __slots__ = ("swa_uuid_for_lock",)
-
-    def __init__(self, name: int | None) -> None:
-        self.swa_uuid_for_lock = name
 
 
 def _refuse(params: Any, policy: str) -> None:
