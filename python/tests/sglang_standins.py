@@ -468,7 +468,13 @@ class Kv23(SimpleNamespace):
     """ReqKvInfo of 0.5.23, as far as a cache looks at it."""
 
     def __init__(self) -> None:
-        super().__init__(req_pool_idx=None, cache_protected_len=0, evicted=0)
+        super().__init__(
+            req_pool_idx=None,
+            cache_protected_len=0,
+            cache_inserted_len=0,
+            swa_evict_floor=0,
+            evicted=0,
+        )
 
     def get_evicted_seqlen(self, component: Any) -> int:
         return self.evicted  # type: ignore[no-any-return]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import subprocess
 import sys
@@ -49,7 +50,7 @@ else:
     import warnings
 
     import sglang_standins as standins
-    from sglang_engine import Engine
+    from sglang_engine import CheckpointEngine, Engine
     from sglang_stubs import stub_missing_modules
 
     with warnings.catch_warnings():
@@ -63,7 +64,12 @@ else:
         memory = importlib.import_module("sglang.srt.mem_cache.memory_pool")
         swa_memory = importlib.import_module("sglang.srt.mem_cache.swa_memory_pool")
         init_params = importlib.import_module("sglang.srt.mem_cache.cache_init_params")
-        schedule_batch = importlib.import_module("sglang.srt.managers.schedule_batch")
+        BY_CHECKPOINT = "device_prefix_len" in base.MatchResult._fields
+        schedule_batch = (  # tells where requests keep their bookkeeping; later ones on req.kv
+            None
+            if BY_CHECKPOINT
+            else importlib.import_module("sglang.srt.managers.schedule_batch")
+        )
         allocators = importlib.import_module("sglang.srt.mem_cache.allocator")
         swa_allocators = importlib.import_module("sglang.srt.mem_cache.allocator.swa")
 
@@ -78,6 +84,8 @@ else:
     KV_FIELDS = getattr(KV_INFO, "__dataclass_fields__", {})
 
     def flavor() -> standins.Flavor:
+        if BY_CHECKPOINT:
+            return standins.FLAVORS["0.5.23"]
         if "cache_protected_len" in KV_FIELDS:
             return standins.FLAVORS["0.5.20"]
         return standins.FLAVORS["0.5.16" if "swa_evicted_seqlen" in KV_FIELDS else "0.5.13"]
@@ -94,13 +102,32 @@ else:
             "full_attention_layer_ids": [1],
             "device": "cpu",
         }
-        parameters = importlib.import_module("inspect").signature(swa_memory.SWAKVPool).parameters
+        parameters = inspect.signature(swa_memory.SWAKVPool).parameters
         if "enable_kvcache_transpose" in parameters:
             arguments["enable_kvcache_transpose"] = False
         return swa_memory.SWAKVPool(**arguments)
 
+    def mha_pool(size: int, page_size: int) -> Any:
+        arguments: dict[str, Any] = {
+            "size": size,
+            "page_size": page_size,
+            "dtype": torch.float32,
+            "head_num": 1,
+            "head_dim": 2,
+            "layer_num": 3,
+            "device": "cpu",
+            "enable_memory_saver": False,
+            "enable_alt_stream": False,
+            "enable_kv_cache_copy": False,
+        }
+        known = inspect.signature(memory.MHATokenToKVPool).parameters
+        return memory.MHATokenToKVPool(**{k: v for k, v in arguments.items() if k in known})
+
     class Pools:
-        def __init__(self, pages: int, page_size: int, window: int | None) -> None:
+        def __init__(
+            self, pages: int, page_size: int, window: int | None, *, with_kv: bool = False
+        ) -> None:
+            self.kv_pool = mha_pool(pages * page_size, page_size) if with_kv else None
             self.total = pages * page_size
             self.total_window = 0
             self.rows = memory.ReqToTokenPool(8, 1024, "cpu", False)
@@ -117,11 +144,11 @@ else:
                 )
             elif page_size == 1:
                 self.allocator = allocators.TokenToKVPoolAllocator(
-                    self.total, torch.float32, "cpu", None, False
+                    self.total, torch.float32, "cpu", self.kv_pool, False
                 )
             else:
                 self.allocator = allocators.PagedTokenToKVPoolAllocator(
-                    self.total, page_size, torch.float32, "cpu", None, False
+                    self.total, page_size, torch.float32, "cpu", self.kv_pool, False
                 )
 
         def params(self, page_size: int, **fields: Any) -> Any:
@@ -133,14 +160,26 @@ else:
                 **fields,
             )
 
+    class Worker:
+        """The part of TpModelWorker that a hierarchical cache meets."""
+
+        counter: Any = None
+
+        def register_hicache_layer_transfer_counter(self, counter: Any) -> None:
+            self.counter = counter
+
+    def server_arguments(**fields: Any) -> SimpleNamespace:
+        return SimpleNamespace(
+            radix_cache_backend="pando",
+            enable_streaming_session=False,
+            enable_lmcache=False,
+            schedule_policy="fcfs",
+            **fields,
+        )
+
     def context(params: Any, **fields: Any) -> Any:
         values: dict[str, Any] = {
-            "server_args": SimpleNamespace(
-                radix_cache_backend="pando",
-                enable_streaming_session=False,
-                enable_lmcache=False,
-                schedule_policy="fcfs",
-            ),
+            "server_args": server_arguments(),
             "params": params,
             "is_hybrid_swa": False,
             "is_hybrid_ssm": False,
@@ -153,7 +192,9 @@ else:
             "tp_rank": 0,
             "tp_group": None,
         }
-        return registry.TreeCacheBuildContext(**(values | fields))
+        known = registry.TreeCacheBuildContext.__dataclass_fields__
+        values = {name: value for name, value in (values | fields).items() if name in known}
+        return registry.TreeCacheBuildContext(**values)
 
     def engine(
         page_size: int,
@@ -162,13 +203,18 @@ else:
         window: int | None = None,
         bigram: bool = False,
         pages: int = 48,
+        tiers: dict[str, Any] | None = None,
     ) -> Engine:
-        pools = Pools(pages, page_size, window)
+        pools = Pools(pages, page_size, window, with_kv=tiers is not None)
         params = pools.params(page_size, is_eagle=bigram, sliding_window_size=window)
         if ours:
             pando.sglang.register()
             factory = registry.get_radix_cache_factory("pando")
-            cache = factory(context(params, is_hybrid_swa=window is not None))
+            fields: dict[str, Any] = {"is_hybrid_swa": window is not None}
+            if tiers is not None:
+                fields |= {"enable_hierarchical_cache": True, "tp_worker": Worker()}
+                fields["server_args"] = server_arguments(**tiers)
+            cache = factory(context(params, **fields))
             assert isinstance(cache, base.BasePrefixCache)
         elif window is None:
             cache = radix.RadixCache(params)
@@ -178,7 +224,7 @@ else:
         else:
             swa_radix = importlib.import_module("sglang.srt.mem_cache.swa_radix_cache")
             cache = swa_radix.SWARadixCache(params)
-        return Engine(
+        return (CheckpointEngine if BY_CHECKPOINT else Engine)(
             cache,
             types=TYPES,
             make_req=flavor().req,
@@ -189,6 +235,7 @@ else:
             window=window,
             bigram=bigram,
             exact=window is None if ours else None,
+            kv_pool=pools.kv_pool,
         )
 
     CASES = [
@@ -275,6 +322,51 @@ else:
         mine, theirs = both[0].cache, both[1].cache
         if window is None:
             assert mine.evictable_size() == theirs.evictable_size()
+
+    @pytest.mark.skipif(BY_CHECKPOINT, reason="this SGLang's host tier is not supported")
+    @pytest.mark.parametrize("write_policy", ["write_through", "write_back"])
+    @pytest.mark.parametrize("page_size", [4, 16])
+    def test_host_tier_over_sglangs_buffers(page_size: int, write_policy: str) -> None:
+        """SGLang's own MHATokenToKVPool, whose bytes are checked after every load back."""
+        tiers = {
+            "hicache_ratio": 2.0,
+            "hicache_size": 0,
+            "hicache_write_policy": write_policy,
+            "hicache_mem_layout": "layer_first",
+            "hicache_storage_backend": "memory",
+            "hicache_storage_backend_extra_config": '{"prefetch_threshold": 1}',
+            "hicache_storage_prefetch_policy": "wait_complete",
+            "served_model_name": "test",
+            "speculative_algorithm": None,
+        }
+        engine_ = engine(page_size, ours=True, tiers=tiers, pages=60)
+        random = np.random.default_rng(1)
+        for prompt, key in prompts(3, 60, page_size):
+            run = engine_.start(prompt, key)
+            while run is not None and run in engine_.running and run.allocated < run.prompt_len:
+                engine_.step(run, 4 * page_size, 1)
+                engine_.cache.check_hicache_events()
+            if run in engine_.running:
+                engine_.finish(run, insert=True)
+            engine_.check()
+            if random.integers(0, 2):
+                engine_.cache.evict(base.EvictParams(num_tokens=20 * page_size))
+            if random.integers(0, 5) == 0:
+                engine_.settle()
+                engine_.cache.evict_host(100 * page_size)
+        assert engine_.loaded_back > 0
+        if write_policy == "write_through":
+            assert engine_.prefetched > 0
+        engine_.finish_all()
+        engine_.cache.shutdown()
+
+    @pytest.mark.skipif(not BY_CHECKPOINT, reason="this SGLang's host tier is supported")
+    def test_a_host_tier_is_refused() -> None:
+        pools = Pools(8, 4, None)
+        with pytest.raises(Unsupported, match=r"0\.5\.13 to 0\.5\.20"):
+            pando.sglang.create_cache(
+                context(pools.params(4), enable_hierarchical_cache=True, tp_worker=Worker())
+            )
 
     def test_insert_leaves_duplicates_to_the_caller() -> None:
         caches = [engine(4, ours=ours) for ours in (True, False)]

@@ -273,6 +273,9 @@ class _HostView:
     def available_size(self) -> int:
         return self._host.available_pages * self.page_size
 
+    def destroy(self) -> None:
+        """The memory goes with the cache."""
+
 
 class _Controller:
     """The few things of SGLang's cache controller that its scheduler looks at."""

@@ -342,9 +342,13 @@ class PandoPrefixCache:
 
     def _window_released(self, req: Any) -> int:
         kv = getattr(req, "kv", None)
-        if hasattr(kv, "get_evicted_seqlen"):
-            return int(kv.get_evicted_seqlen(self.interface.window_component) or 0)
-        holder = kv if hasattr(kv, "swa_evicted_seqlen") else req
+        keeps = hasattr(kv, "swa_evicted_seqlen") or hasattr(kv, "get_evicted_seqlen")
+        return self._released(kv if keeps else req)
+
+    def _released(self, holder: Any) -> int:
+        """How far the window's slots have been given back already."""
+        if hasattr(holder, "get_evicted_seqlen"):
+            return int(holder.get_evicted_seqlen(self.interface.window_component) or 0)
         return getattr(holder, "swa_evicted_seqlen", 0) or 0
 
     def _unlock_request(self, req: Any) -> None:
@@ -392,8 +396,8 @@ class PandoPrefixCache:
             ns=namespace,
             owned_by_tree=owned,
             priority=params.priority or 0,
-            chunked=params.chunked,
-            window_released=params.swa_evicted_seqlen if self.sliding_window_size else 0,
+            chunked=getattr(params, "chunked", False),
+            window_released=self._released(params) if self.sliding_window_size else 0,
         )
         self._bridge.flush()
         return self.interface.insert_result(prefix_len=inserted.existing)
