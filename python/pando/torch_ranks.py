@@ -21,7 +21,7 @@ class TorchRanks:
     def __init__(self, group: Any = None) -> None:
         """`group`: a process group of torch.distributed; None is the default one."""
         try:
-            import torch.distributed as distributed
+            import torch.distributed as distributed  # type: ignore[import-not-found, unused-ignore]
         except ImportError as error:
             raise RuntimeError("TorchRanks needs torch, which is not installed") from error
         backend = str(distributed.get_backend(group))
@@ -53,7 +53,7 @@ class TorchRanks:
         self._distributed.barrier(group=self._group)
 
     def _reduce(self, values: Values, operation: Any) -> Values:
-        import torch
+        import torch  # type: ignore[import-not-found, unused-ignore]
 
         tensor = torch.from_numpy(np.array(values, dtype=np.int64))  # a copy: it is overwritten
         self._distributed.all_reduce(tensor, op=operation, group=self._group)

@@ -381,7 +381,7 @@ class Engine:
 
     def settle(self) -> None:
         """Until nothing is under way between tiers."""
-        while self.tiers and not self.cache.pando.poll().idle:
+        while self.tiers and not self.cache.core.poll().idle:
             time.sleep(0.0005)
         if self.tiers:
             self.cache.check_hicache_events()

@@ -353,6 +353,20 @@ def test_priorities_decide_what_stays() -> None:
     assert len(left.device_indices) == 3 and engine.cache.total_size() == 3
 
 
+def test_waiting_requests_in_depth_first_order() -> None:
+    engine = Setup().engine()
+    for prompt in ([1, 2, 3, 4], [1, 2, 5, 6], [1, 2, 5, 7], [9, 9]):
+        cached(engine, prompt)
+    waiting = [[9, 9], [1, 2], [1, 2, 3, 4], [8], [1, 2, 5, 6], [1, 2, 5, 7], [9], [1, 2, 5, 7]]
+    nodes = [engine.match(array("q", prompt), None).last_device_node for prompt in waiting]
+    order = [waiting[i] for i in engine.cache.dfs_weight_order(nodes)]
+    assert order == [
+        *([1, 2, 5, 7], [1, 2, 5, 7], [1, 2, 5, 6], [1, 2, 3, 4], [1, 2]),
+        *([9, 9], [9], [8]),
+    ]
+    assert engine.cache.dfs_weight_order([]) == []
+
+
 def test_metrics_hear_of_evictions() -> None:
     engine = Setup().engine(enable_metrics=True)
     cached(engine, [1, 2, 3])
@@ -495,7 +509,7 @@ def test_batches_wait_only_for_their_own_loads() -> None:
     engine.finish_all()
     cache.reset()
     engine.allocator.clear()
-    assert cache.pando.host_sizes().total == 0
+    assert cache.core.host_sizes().total == 0
 
 
 def test_latent_buffers_are_adopted_and_unknown_ones_refused() -> None:

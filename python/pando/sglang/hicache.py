@@ -68,11 +68,11 @@ def host_setup(context: Any) -> HostSetup:
             f"--enable-hierarchical-cache with --speculative-algorithm {speculative}: the draft "
             "model's KV would not be kept with the target's; expected one of the two"
         )
-    for size in ("pp_size", "attn_cp_size"):
-        if getattr(params, size, 1) > 1:
+    for parallel in ("pp_size", "attn_cp_size"):
+        if getattr(params, parallel, 1) > 1:
             raise Unsupported(
-                f"--enable-hierarchical-cache with {size} {getattr(params, size)}: expected 1 "
-                "(tensor parallelism is supported)"
+                f"--enable-hierarchical-cache with {parallel} {getattr(params, parallel)}: "
+                "expected 1 (tensor parallelism is supported)"
             )
     kv_pool = params.token_to_kv_pool_allocator.get_kvcache()
     device = adopt_pool(kv_pool, params.page_size)
@@ -81,12 +81,12 @@ def host_setup(context: Any) -> HostSetup:
         known = ", ".join(item.name for item in pando.HostLayout)
         raise Unsupported(f"--hicache-mem-layout {layout}: expected one of {known}")
     size_gb = argument(context, "hicache_size", 0) or 0
-    size = (
-        {"size_bytes": int(size_gb * 10**9)}
-        if size_gb > 0
-        else {"ratio": float(argument(context, "hicache_ratio", 2.0))}
+    host = pando.HostPool(
+        device,
+        layout=getattr(pando.HostLayout, layout),
+        size_bytes=int(size_gb * 10**9) if size_gb > 0 else None,
+        ratio=None if size_gb > 0 else float(argument(context, "hicache_ratio", 2.0)),
     )
-    host = pando.HostPool(device, layout=getattr(pando.HostLayout, layout), **size)
     on_gpu = device.memory_kind == pando.MemoryKind.cuda
     return HostSetup(
         options=pando.HostTierOptions(
@@ -179,7 +179,7 @@ def _dtype_of(dtype: Any) -> pando.DType:
 
 
 def _copier(kv_pool: Any) -> pando.Copier:
-    import torch
+    import torch  # type: ignore[import-not-found, unused-ignore]
 
     device = torch.device(kv_pool.device)
     index = torch.cuda.current_device() if device.index is None else device.index
@@ -187,7 +187,7 @@ def _copier(kv_pool: Any) -> pando.Copier:
 
 
 def _current_stream() -> Any:
-    import torch
+    import torch  # type: ignore[import-not-found, unused-ignore]
 
     return torch.cuda.current_stream()
 
@@ -308,9 +308,12 @@ class PandoHiCache(PandoPrefixCache):
         self._prefetches: dict[Any, int] = {}
         self._fetched: dict[Any, int] = {}
         self.layer_done_counter = LayerGate(host.device, host.stream)
-        self.cache_controller = _Controller(self.layer_done_counter, host.options.full.host)
+        mirror = host.options.full.host
+        if mirror is None:
+            raise Unsupported("the hierarchical cache needs a host pool")
+        self.cache_controller = _Controller(self.layer_done_counter, mirror)
         self.kv_cache = host.kv_pool
-        self.token_to_kv_pool_host = _HostView(host.options.full.host)
+        self.token_to_kv_pool_host = _HostView(mirror)
         super().__init__(params, sliding_window_size=sliding_window_size)
         self._keep_tokens = True
         if hasattr(host.kv_pool, "register_layer_transfer_counter"):
@@ -320,8 +323,7 @@ class PandoHiCache(PandoPrefixCache):
             if not done:
                 raise Unsupported(message)
         # SGLang's processes may end without a word.
-        this = weakref.ref(self)
-        atexit.register(lambda: (cache := this()) and cache.shutdown())
+        atexit.register(_shut_down, weakref.ref(self))
 
     def _options(self) -> dict[str, Any]:
         return super()._options() | {"host": self._host.options, "ranks": self._host.ranks}
@@ -397,14 +399,15 @@ class PandoHiCache(PandoPrefixCache):
         self._fence(self._host.options.load_stream)
 
     def _fence(self, copier_stream: int) -> None:
-        if self._host.stream is None:
+        copier = self._host.options.copier
+        if self._host.stream is None or copier is None:
             return
         streams = [self._host.stream()]
         if self.cache_controller.load_fence_stream is not None:
             streams.append(self.cache_controller.load_fence_stream)
         for stream in streams:
             event = stream.record_event()
-            self._host.options.copier.wait_for_event(event.cuda_event, copier_stream)
+            copier.wait_for_event(event.cuda_event, copier_stream)
 
     def _insert_for(self, *args: Any, **kwargs: Any) -> Any:
         self._fence_backups()
@@ -556,6 +559,11 @@ class PandoHiCache(PandoPrefixCache):
             parent=pando.chain_start(node.namespace),
         )
         return [page.hex() for page in pages]
+
+
+def _shut_down(cache: weakref.ref[PandoHiCache]) -> None:
+    if (alive := cache()) is not None:
+        alive.shutdown()
 
 
 class _Named:

@@ -24,6 +24,7 @@ from pando.sglang.allocators import bridge_of
 from pando.sglang.events import EventTypes
 from pando.sglang.interface import Interface, Unsupported
 from pando.sglang.nodes import Node, Root
+from pando.sglang.scheduling import dfs_weight_order
 from pando.sglang.tensors import slots_of
 
 POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru")
@@ -33,7 +34,7 @@ def _head(tokens: Any, length: int) -> Any:
     """The first tokens, as a view where there can be one."""
     if len(tokens) == length:
         return tokens
-    if isinstance(tokens, (array, np.ndarray)):
+    if isinstance(tokens, array):
         return memoryview(tokens)[:length]
     return tokens[:length]
 
@@ -91,6 +92,7 @@ class PandoPrefixCache:
         self.root_node = Root(self)
         self._by_checkpoint = self.interface.by_checkpoint
         self._no_slots = self._slots.empty()
+        self._no_path = np.empty(0, np.int64)
         self._empty_match = self._match_result(None, self.root_node)
         self._locked_nothing = self.interface.inc_lock_result(delta=0)
         self._unlocked = self.interface.dec_lock_result(delta=0)
@@ -101,7 +103,7 @@ class PandoPrefixCache:
             **self._options(),
         )
         if getattr(params, "enable_metrics", False):
-            self.init_metrics_collector()
+            self.init_metrics_collector()  # type: ignore[attr-defined]
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -114,7 +116,7 @@ class PandoPrefixCache:
         }
 
     @property
-    def pando(self) -> pando.PrefixCache:
+    def core(self) -> pando.PrefixCache:
         """The cache below, for explain(), dump() and statistics."""
         return self._cache
 
@@ -174,6 +176,11 @@ class PandoPrefixCache:
         """SGLang would then match every waiting request at every step, whatever its policy."""
         return False
 
+    def dfs_weight_order(self, node_handles: Any) -> list[int]:
+        """Of waiting requests, by what their prefixes share."""
+        paths = [self._no_path if node.match is None else node.match.slots for node in node_handles]
+        return dfs_weight_order(paths)
+
     # ---- Locks ---------------------------------------------------------------------------------
 
     def inc_lock_ref(self, node: Any) -> Any:
@@ -197,7 +204,7 @@ class PandoPrefixCache:
         if not locks:
             raise RuntimeError(f"dec_lock_ref: {node!r} is not locked")
         name = self.interface.name_of(params)
-        if name in locks:
+        if name is not None and name in locks:
             locks.remove(name)
         else:
             name = locks.pop()
@@ -212,7 +219,9 @@ class PandoPrefixCache:
         if self.disable or node is self.root_node or node is None:
             return
         name = self.interface.name_of(lock)
-        lease = self._leases.get(name if name in node.locks else node.locks[-1])
+        if name is None or name not in node.locks:
+            name = node.locks[-1]
+        lease = self._leases.get(name)
         if lease is not None:
             lease.release_window()
             self._bridge.flush()
@@ -412,7 +421,7 @@ class PandoPrefixCache:
             evicted = self._cache.evict(params.num_tokens, window_tokens=params.swa_num_tokens)
         self._bridge.flush()
         if self.metrics_collector is not None:
-            self.update_eviction_metrics(evicted.tokens, start)
+            self.update_eviction_metrics(evicted.tokens, start)  # type: ignore[attr-defined]
         return self.interface.evict_result(
             num_tokens_evicted=evicted.tokens, swa_num_tokens_evicted=evicted.window_tokens
         )

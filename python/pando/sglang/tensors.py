@@ -86,7 +86,7 @@ def slots_of(table: Any, device: Any) -> NumpySlots:
     if isinstance(table, np.ndarray):
         return NumpySlots()
     try:
-        import torch
+        import torch  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         return NumpySlots()
     if table is not None:
