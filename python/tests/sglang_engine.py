@@ -16,12 +16,22 @@ from typing import Any
 import numpy as np
 
 
+def host_view(values: Any) -> np.ndarray:
+    """A NumPy array over the same memory."""
+    return values if isinstance(values, np.ndarray) else values.numpy()
+
+
+def host_array(slots: Any) -> np.ndarray:
+    """A copy of int64."""
+    return host_view(slots).astype(np.int64)
+
+
 class PoolHolds:
     """What slots hold, as bytes of a KV pool: 8 in each plane and layer, all the same."""
 
     def __init__(self, kv_pool: Any, gate: Any) -> None:
         self.buffers = [
-            [np.asarray(buffer).reshape(len(buffer), -1).view(np.int64)[:, 0] for buffer in layer]
+            [host_view(buffer).reshape(len(buffer), -1).view(np.int64)[:, 0] for buffer in layer]
             for layer in zip(kv_pool.k_buffer, kv_pool.v_buffer)
         ]
         self.gate = gate
@@ -74,7 +84,8 @@ class Engine:
         self.total, self.total_window = total, total_window
         self.window = window
         self.pair = 1 if bigram else 0
-        self.exact = exact  # whether a match is as long as what is cached allows; None: not looked at
+        # Whether a match is as long as what is cached allows; None: not looked at.
+        self.exact = exact
         # slot -> what was computed into it
         self.holds: Any = {} if kv_pool is None else PoolHolds(kv_pool, cache.layer_done_counter)
         self.tiers = kv_pool is not None
@@ -88,10 +99,10 @@ class Engine:
     # ---- Slots ---------------------------------------------------------------------------------
 
     def table(self, row: int, start: int, end: int) -> np.ndarray:
-        return np.array(self.pool.req_to_token[row][start:end], dtype=np.int64)
+        return host_array(self.pool.req_to_token[row][start:end])
 
     def mapping(self, slots: np.ndarray) -> np.ndarray:
-        return np.array(self.allocator.full_to_swa_index_mapping)[slots]
+        return host_array(self.allocator.full_to_swa_index_mapping)[slots]
 
     def _take(self, count: int) -> Any:
         if self.window is None:
@@ -131,7 +142,7 @@ class Engine:
         if need and not self._has_room(need):
             return False
         if need:
-            slots = np.array(self._take(need))
+            slots = host_array(self._take(need))
             self._write(run.row, at + room, slots[: to - at - room])
         run.allocated = to
         return True
@@ -239,7 +250,7 @@ class Engine:
         if self.window is not None:
             req.window().swa_evicted_seqlen = 0
         run = Running(req, own.req_pool_idx, len(req.prefix_indices), len(prompt))
-        self._write(run.row, 0, np.array(req.prefix_indices))
+        self._write(run.row, 0, host_array(req.prefix_indices))
         self.running.append(run)
         return run
 
@@ -267,7 +278,7 @@ class Engine:
 
     @staticmethod
     def slots_of(result: Any) -> np.ndarray:
-        return np.array(result.device_indices)
+        return host_array(result.device_indices)
 
     def lock(self, node: Any) -> Any:
         return self.cache.inc_lock_ref(node).to_dec_params()
@@ -280,7 +291,7 @@ class Engine:
 
     def checkpoint(self, run: Running, end: int) -> None:
         self.cache.cache_unfinished_req(run.req, chunked=end < run.prompt_len)
-        assert np.array_equal(np.array(run.req.prefix_indices), self.table(run.row, 0, end))
+        assert np.array_equal(host_array(run.req.prefix_indices), self.table(run.row, 0, end))
 
     def release(self, req: Any, *, insert: bool) -> None:
         self.cache.cache_finished_req(req, is_insert=insert, **req.finish_arguments())
@@ -294,7 +305,7 @@ class Engine:
         slots, req.last_node = loaded
         assert len(slots) in (0, req.host_hit_length)
         self.loaded_back += len(slots)
-        both = np.concatenate([np.array(req.prefix_indices), np.array(slots)])
+        both = np.concatenate([host_array(req.prefix_indices), host_array(slots)])
         req.prefix_indices = self.like_table(both)
         self.verify(self.tokens(req), req.extra_key, both, "load back")
 
@@ -405,7 +416,7 @@ class CheckpointEngine(Engine):
     """Drives caches as SGLang does from 0.5.21 on."""
 
     def slots_of(self, result: Any) -> np.ndarray:  # type: ignore[override]
-        slots = np.array(self.cache.path_device_indices(result.last_device_node), dtype=np.int64)
+        slots = host_array(self.cache.path_device_indices(result.last_device_node))
         assert len(slots) == result.device_prefix_len
         return slots
 

@@ -366,7 +366,7 @@ class KvPool:
 class Req:
     """Bookkeeping on the request, as in 0.5.13 to 0.5.15."""
 
-    tokens_on_list = False
+    cache_salt: str | None = None
 
     def __init__(self, rid: str, prompt: list[int], extra_key: str | None, priority: int) -> None:
         self.rid = rid
@@ -445,7 +445,6 @@ class Req20(Req16):
         self.kv = SimpleNamespace(
             req_pool_idx=None, cache_protected_len=0, kv_allocated_len=0, swa_evicted_seqlen=0
         )
-        self.cache_salt: str | None = None
         self.lock_receipt: Any = None
         self.swa_prefix_lock_released = False
 
@@ -496,7 +495,6 @@ class Req23(Req20):
 
     def init_bookkeeping(self) -> None:
         self.kv = Kv23()
-        self.cache_salt: str | None = None
         self.lock: Any = None
         self.prefix_len = 0
 

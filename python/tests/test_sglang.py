@@ -25,9 +25,11 @@ from sglang_engine import CheckpointEngine, Engine
 import pando
 import pando.sglang
 from pando.sglang.events import EventTypes, salt_of
-from pando.sglang.hicache import HostSetup, PandoHiCache, adopt_pool, storage_settings
+from pando.sglang.hicache import LayerGate, PandoHiCache
+from pando.sglang.host_setup import HostSetup, adopt_pool, storage_settings
 from pando.sglang.interface import Interface, Unsupported
 from pando.sglang.prefix_cache import POLICIES, cache_class
+from pando.sglang.tensors import DeviceSlots
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 INTERFACE = Interface.of(standins)
@@ -512,6 +514,56 @@ def test_batches_wait_only_for_their_own_loads() -> None:
     assert cache.core.host_sizes().total == 0
 
 
+def test_copies_wait_for_the_streams_that_compute() -> None:
+    """What a GPU does, with stand-ins for its streams."""
+    engine = Setup(page_size=4, write_policy="write_through").engine()
+    cache = engine.cache
+    waits: list[tuple[int, int]] = []
+    stream = SimpleNamespace(record_event=lambda: SimpleNamespace(cuda_event=7))
+    copier = SimpleNamespace(wait_for_event=lambda event, number: waits.append((event, number)))
+    host = cache._host
+    cache._host = SimpleNamespace(
+        stream=lambda: stream,
+        options=SimpleNamespace(copier=copier, backup_stream=0, load_stream=1),
+    )
+    cache.check_hicache_events()
+    cache.evict(standins.EvictParams())
+    cache._fence_loads()
+    assert waits == [(7, 0), (7, 0), (7, 1)]
+    cache.cache_controller.load_fence_stream = stream  # the forward's, in newer versions
+    cache._fence_loads()
+    assert waits[3:] == [(7, 1), (7, 1)]
+    cache._host = host
+
+    calls: list[tuple[int, int]] = []
+    pool = SimpleNamespace(
+        geometry=SimpleNamespace(first_layer=10),
+        wait_layer_on=lambda layer, number: calls.append((layer, number)),
+    )
+    gate = LayerGate(pool, lambda: SimpleNamespace(cuda_stream=99))
+    gate.wait_until(0)
+    assert calls == []  # nothing is loaded for this batch
+    gate.set_consumer(0)
+    gate.wait_until(2)
+    assert calls == [(12, 99)]
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+@pytest.mark.parametrize("window", [None, 8])
+def test_slots_that_live_on_a_device(window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copies to and from a device, which is the CPU here."""
+    import torch
+
+    monkeypatch.setattr(
+        "pando.sglang.prefix_cache.slots_of",
+        lambda table, device: DeviceSlots(torch, torch.device("cpu")),
+    )
+    random = np.random.default_rng(5)
+    for _ in range(20):
+        engine = Setup(torch=True, flavor="0.5.20", page_size=4, window=window).engine()
+        run(engine, random.integers(0, (10, 2**16, 2**16, 2**16), (40, 4)).tolist())
+
+
 def test_latent_buffers_are_adopted_and_unknown_ones_refused() -> None:
     buffer = [np.zeros((20, 1, 24), np.float16) for _ in range(2)]
     pool = adopt_pool(
@@ -544,7 +596,9 @@ def fake_sglang(monkeypatch: pytest.MonkeyPatch) -> Any:
     factories: dict[str, Any] = {}
     registry.get_radix_cache_factory = factories.get  # type: ignore[attr-defined]
     registry.register_radix_cache_backend = factories.__setitem__  # type: ignore[attr-defined]
-    registry.default_radix_cache_factory = lambda context: "chunk cache"  # type: ignore[attr-defined]
+    registry.default_radix_cache_factory = (  # type: ignore[attr-defined]
+        lambda context: "chunk cache"
+    )
     for name in ("sglang", "sglang.srt", "sglang.srt.mem_cache"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setitem(sys.modules, registry.__name__, registry)

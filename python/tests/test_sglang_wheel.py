@@ -172,6 +172,7 @@ else:
         return SimpleNamespace(
             radix_cache_backend="pando",
             enable_streaming_session=False,
+            enable_session_radix_cache=False,
             enable_lmcache=False,
             schedule_policy="fcfs",
             **fields,

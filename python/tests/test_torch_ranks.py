@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks over torch.distributed: two real processes, and a cache in each that agrees with the other."""
+"""Ranks over torch.distributed: two real processes, and a cache in each that agrees with the
+other's."""
 
 from __future__ import annotations
 

@@ -164,10 +164,7 @@ class WindowBridge(AllocatorBridge):
         given = self.allocator.swa_attn_allocator.alloc(len(full))
         if given is None:
             return False
-        mapping = self._mapping
-        mapping[self.slots.to_engine(full)] = given.astype(mapping.dtype) if isinstance(
-            given, np.ndarray
-        ) else given.to(mapping.dtype)
+        self._mapping[self.slots.to_engine(full)] = given
         return True
 
     def _translate(self, full: np.ndarray) -> Any:
@@ -184,7 +181,9 @@ class WindowBridge(AllocatorBridge):
         )
 
 
-def bridge_of(allocator: Any, page_size: int, slots: NumpySlots, *, window: bool) -> AllocatorBridge:
+def bridge_of(
+    allocator: Any, page_size: int, slots: NumpySlots, *, window: bool
+) -> AllocatorBridge:
     if allocator is None:
         raise Unsupported("pando.sglang works over SGLang's allocator; none was given")
     return (WindowBridge if window else AllocatorBridge)(allocator, page_size, slots)

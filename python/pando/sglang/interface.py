@@ -75,7 +75,7 @@ class Interface:
         if name is None:
             names = getattr(receipt, "component_lock_uuids", None) or {}
             name = names.get(self.window_component)
-        return name  # type: ignore[no-any-return]
+        return name
 
     @staticmethod
     def of(module: Any) -> Interface:

@@ -2,7 +2,8 @@
 """What SGLang holds in place of a tree node.
 
 A scheduler keeps the node that a match ended at, counts locks on it, and asks a few things of it.
-Nodes of the tree are the library's; a :class:`Node` names the end of one match and its locks. :class:`Root` is where nothing was matched; there is one per cache, compared with ``is``.
+Nodes of the tree are the library's; a :class:`Node` names the end of one match and its locks.
+:class:`Root` is where nothing was matched; there is one per cache, compared with ``is``.
 """
 
 from __future__ import annotations

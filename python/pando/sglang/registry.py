@@ -44,7 +44,8 @@ def create_cache(context: Any) -> Any:
         if window is None:
             raise Unsupported("a model with sliding-window layers, but sliding_window_size is None")
     if context.enable_hierarchical_cache:
-        from pando.sglang.hicache import PandoHiCache, host_setup
+        from pando.sglang.hicache import PandoHiCache
+        from pando.sglang.host_setup import host_setup
 
         cache = cache_class(interface, PandoHiCache)(
             context.params, sliding_window_size=window, host=host_setup(context)
