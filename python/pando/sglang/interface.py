@@ -91,9 +91,10 @@ class Interface:
         match_result = getattr(module, "MatchResult", None)
         fields = getattr(match_result, "_fields", ())
         device = "device_prefix_len" if by_checkpoint else "device_indices"
-        for field in (device, "last_device_node", "last_host_node", "best_match_node"):
-            if field not in fields:
-                raise Unsupported(_unknown(f"MatchResult has no {field}"))
+        expected = (device, "last_device_node", "last_host_node", "best_match_node")
+        expected += ("host_hit_length",)
+        if fields[: len(expected)] != expected:
+            raise Unsupported(_unknown(f"MatchResult has {fields}, expected {expected} first"))
         try:
             return Interface(
                 base=base,

@@ -93,7 +93,9 @@ class PandoPrefixCache(Reports):
         self._by_checkpoint = self.interface.by_checkpoint
         self._no_slots = self._slots.empty()
         self._no_path = np.empty(0, np.int64)
-        self._empty_match = self._match_result(None, self.root_node)
+        self._make_result = self.interface.match_result
+        self._empty_match = self._match_result(None, self.root_node, None)
+        self._locked = self.interface.inc_lock_result()
         self._locked_nothing = self.interface.inc_lock_result(delta=0)
         self._unlocked = self.interface.dec_lock_result(delta=0)
         self._events = None
@@ -122,21 +124,15 @@ class PandoPrefixCache(Reports):
 
     # ---- Matching ------------------------------------------------------------------------------
 
-    def _match_result(self, match: Any, node: Any, host_node: Any = None) -> Any:
-        host_node = node if host_node is None else host_node
-        if self._by_checkpoint:  # slots are asked for later: path_device_indices
-            device = {"device_prefix_len": match.length if match else 0}
-        else:
-            device = {
-                "device_indices": self._slots.to_engine(match.slots) if match else self._no_slots
-            }
-        return self.interface.match_result(
-            **device,
-            last_device_node=node,
-            last_host_node=host_node,
-            best_match_node=host_node,
-            host_hit_length=match.host_length if match else 0,
-        )
+    def _match_result(self, match: Any, node: Any, host_node: Any) -> Any:
+        """Positional, because keywords take as long as a match. A result by length: slots are
+        asked for later (path_device_indices)."""
+        if match is None:
+            return self._make_result(
+                0 if self._by_checkpoint else self._no_slots, node, node, node, 0
+            )
+        device = match.length if self._by_checkpoint else self._slots.to_engine(match.slots)
+        return self._make_result(device, node, host_node, host_node, match.host_length)
 
     def match_prefix(self, params: Any) -> Any:
         key = params.key
@@ -148,14 +144,16 @@ class PandoPrefixCache(Reports):
         if self.disable or length <= self._spare_tokens:
             return self._empty_match
         namespace = namespace_of(key.extra_key, getattr(key, "cache_salt", None))
-        match = self._cache.match(_head(tokens, length), ns=namespace)
+        if length != len(tokens):
+            tokens = _head(tokens, length)
+        match = self._cache.match(tokens, ns=namespace)
         if match.length == 0 and match.host_length == 0 and not self.enable_storage:
             return self._empty_match
-        node = Node(self, match, tokens if self._keep_tokens else None, namespace)
+        node = Node(self, match, key.token_ids if self._keep_tokens else None, namespace)
         return self._matched(match, node)
 
     def _matched(self, match: pando.Match, node: Node) -> Any:
-        return self._match_result(match, node)
+        return self._match_result(match, node, node)
 
     def path_device_indices(self, node: Any) -> Any:
         """The slots of a matched prefix."""
@@ -187,9 +185,7 @@ class PandoPrefixCache(Reports):
         if self.disable or node is self.root_node:
             return self._locked_nothing
         name = self._lock(node)
-        if self.sliding_window_size is None:
-            return self.interface.inc_lock_result()
-        return self.interface.locked(name)
+        return self._locked if self.sliding_window_size is None else self.interface.locked(name)
 
     def _lock(self, node: Node) -> int:
         name = next(self._lock_ids)

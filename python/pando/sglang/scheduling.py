@@ -48,6 +48,7 @@ def _agree(paths: Sequence[Any], members: list[int]) -> int:
 def dfs_weight_order(paths: Sequence[Any]) -> list[int]:
     """Which request comes when: deeper ones first, heavier branches before lighter ones.
 
+    >>> from pando.sglang.scheduling import dfs_weight_order
     >>> dfs_weight_order([np.array([1, 2]), np.array([7]), np.array([1, 3]), np.array([1])])
     [0, 2, 3, 1]
     """
