@@ -31,9 +31,9 @@ ranks.barrier()
 
 # Rank 1 has half the host memory: what the host keeps is agreed on.
 geometry = pando.mha_geometry(num_layers=2, heads=1, head_dim=4, page_size=4)
-device = pando.KvPool(geometry, capacity_tokens=64)
-host = pando.HostPool(device, ratio=2.0 if rank == 0 else 1.0, keep_free_bytes=0)
-allocator = pando.PagedAllocator(64, page_size=4)
+device = pando.KvPool(geometry, capacity_tokens=256)
+host = pando.HostPool(device, ratio=0.5 if rank == 0 else 0.25, keep_free_bytes=0)
+allocator = pando.PagedAllocator(256, page_size=4)
 cache = pando.PrefixCache(
     allocator,
     host=pando.HostTierOptions(
@@ -77,6 +77,7 @@ def test_two_processes_agree(tmp_path: Path) -> None:
     finally:
         for process in processes:
             process.kill()
+            process.communicate()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")

@@ -211,8 +211,15 @@ class PandoHiCache(PandoPrefixCache):
         return super()._insert_for(*args, **kwargs)
 
     def evict(self, params: Any) -> Any:
+        """What is being copied to the host is held until poll() has seen the copy end."""
         self._fence_backups()
-        return super().evict(params)
+        result = super().evict(params)
+        missing = params.num_tokens - result.num_tokens_evicted
+        if missing > 0 and self._cache.poll().backups:
+            evicted = self._cache.evict(missing)
+            self._bridge.flush()
+            result.num_tokens_evicted += evicted.tokens
+        return result
 
     # ---- Storage -------------------------------------------------------------------------------
 
