@@ -392,6 +392,26 @@ else:
             pytest.skip(f"this SGLang reads its arguments from a running server: {error}")
         assert type(cache).__name__ == "PandoRadixCache"
 
+    def test_found_through_the_entry_point(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As SGLang finds it where Pando is installed: by the entry point in pyproject.toml."""
+        import tomllib
+
+        project = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]
+        group = "sglang.srt.plugins"
+        (name, value), *_ = project["entry-points"][group].items()
+        info = tmp_path / "pando-0.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pando\nVersion: 0.0\n")
+        (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        registry._RADIX_CACHE_REGISTRY.pop("pando", None)
+        plugins = importlib.import_module(group)
+        monkeypatch.setattr(plugins, "_plugins_loaded", False)
+        plugins.load_plugins()
+        assert registry.get_radix_cache_factory("pando") is pando.sglang.create_cache
+
     def test_what_is_not_supported_is_refused() -> None:
         pools = Pools(8, 4, None)
         with pytest.raises(Unsupported, match="Mamba"):
