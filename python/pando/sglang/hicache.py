@@ -127,10 +127,6 @@ class PandoHiCache(PandoPrefixCache):
 
     # ---- Matching and loading back -------------------------------------------------------------
 
-    def match_prefix(self, params: Any) -> Any:
-        self._fence_backups()
-        return super().match_prefix(params)
-
     def _matched(self, match: pando.Match, node: Node) -> Any:
         """The node of a miss is no root where there is storage: a prefetch begins there, and needs
         to know the namespace."""
