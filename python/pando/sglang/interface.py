@@ -91,8 +91,8 @@ class Interface:
         match_result = getattr(module, "MatchResult", None)
         fields = getattr(match_result, "_fields", ())
         device = "device_prefix_len" if by_checkpoint else "device_indices"
-        expected = (device, "last_device_node", "last_host_node", "best_match_node")
-        expected += ("host_hit_length",)
+        nodes = ("last_device_node", "last_host_node", "best_match_node")
+        expected = (device, *nodes, "host_hit_length")
         if fields[: len(expected)] != expected:
             raise Unsupported(_unknown(f"MatchResult has {fields}, expected {expected} first"))
         try:
