@@ -1,0 +1,453 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SGLang's BasePrefixCache over a :class:`pando.PrefixCache`.
+
+:class:`PandoPrefixCache` has the methods; :func:`cache_class` puts them on SGLang's base class.
+Called by SGLang's scheduler from one thread. SGLang's allocator owns every slot that is free, the
+tree those that are cached, a request the rest: [cache_protected_len, ...) of its row.
+
+Per call there is one walk of the tree (two for `cache_unfinished_req`, which also needs to know
+where it ended), and no Python work that grows with the number of tokens beyond slicing.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from array import array
+from typing import Any
+
+import numpy as np
+
+import pando
+from pando.sglang.allocators import bridge_of
+from pando.sglang.interface import Interface, Unsupported
+from pando.sglang.nodes import Node, Root
+from pando.sglang.reports import Reports
+from pando.sglang.scheduling import dfs_weight_order
+from pando.sglang.tensors import slots_of
+
+POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru")
+
+
+def _head(tokens: Any, length: int) -> Any:
+    """The first tokens, as a view where there can be one."""
+    if len(tokens) == length:
+        return tokens
+    if isinstance(tokens, array):
+        return memoryview(tokens)[:length]
+    return tokens[:length]
+
+
+@functools.lru_cache(maxsize=4096)
+def namespace_of(extra_key: str | None, cache_salt: str | None) -> str | bytes:
+    """What keeps equal tokens apart, in one text."""
+    if cache_salt:
+        return pando.make_namespace(salt=cache_salt, extra=extra_key or "")
+    return pando.make_namespace(extra=extra_key) if extra_key else ""
+
+
+def _bookkeeping(req: Any) -> Any:
+    """Where a request keeps its row and its protected length: itself, or its `kv`."""
+    kv = getattr(req, "kv", None)
+    return kv if hasattr(kv, "cache_protected_len") else req
+
+
+class PandoPrefixCache(Reports):
+    """The methods that SGLang calls. Made by the factory in ``registry.py``."""
+
+    interface: Interface  # set by cache_class
+    metrics_collector: Any = None
+    cache_controller: Any = None
+    enable_session_radix_cache = False
+    has_host_tier = False
+    enable_storage = False
+
+    def __init__(self, params: Any, *, sliding_window_size: int | None = None) -> None:
+        """`params`: SGLang's CacheInitParams. A window size makes it a cache for models with
+        sliding-window layers, whose allocator has two sides."""
+        self.disable = bool(params.disable)
+        self.req_to_token_pool = params.req_to_token_pool
+        self.token_to_kv_pool_allocator = params.token_to_kv_pool_allocator
+        self.page_size = int(params.page_size)
+        self.is_eagle = bool(getattr(params, "is_eagle", False))
+        self.disable_finished_insert = bool(getattr(params, "disable_finished_insert", False))
+        self.enable_kv_cache_events = bool(getattr(params, "enable_kv_cache_events", False))
+        self.eviction_policy = str(getattr(params, "eviction_policy", "lru")).lower()
+        self.sliding_window_size = sliding_window_size
+        _refuse(params, self.eviction_policy)
+
+        table = getattr(self.req_to_token_pool, "req_to_token", None)
+        self._slots = slots_of(table, getattr(self.token_to_kv_pool_allocator, "device", "cpu"))
+        self._bridge = bridge_of(
+            self.token_to_kv_pool_allocator,
+            self.page_size,
+            self._slots,
+            window=sliding_window_size is not None,
+        )
+        self._spare_tokens = 1 if self.is_eagle else 0  # n tokens are n - 1 pairs
+        self._lock_ids = itertools.count(1)
+        self._leases: dict[int, pando.Lease] = {}
+        self._keep_tokens = False
+        self.root_node = Root(self)
+        self._by_checkpoint = self.interface.by_checkpoint
+        self._no_slots = self._slots.empty()
+        self._no_path = np.empty(0, np.int64)
+        self._make_result = self.interface.match_result
+        self._empty_match = self._match_result(None, self.root_node, None)
+        self._locked = self.interface.inc_lock_result()
+        self._locked_nothing = self.interface.inc_lock_result(delta=0)
+        self._unlocked = self.interface.dec_lock_result(delta=0)
+        self._events = None
+        self._cache = pando.PrefixCache(
+            self._bridge.engine_slots(loads=self.has_host_tier),
+            policy=self.eviction_policy,
+            **self._options(),
+        )
+        if getattr(params, "enable_metrics", False):
+            self.init_metrics_collector()  # type: ignore[attr-defined]
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "page_size": self.page_size,
+            "bigram": self.is_eagle,
+            "disabled": self.disable,
+            "events": self.enable_kv_cache_events,
+            "window": self.sliding_window_size,
+            "partial_pages": False,  # SGLang has no use for rows of a partly matched page
+        }
+
+    @property
+    def core(self) -> pando.PrefixCache:
+        """The cache below, for explain(), dump() and statistics."""
+        return self._cache
+
+    # ---- Matching ------------------------------------------------------------------------------
+
+    def _match_result(self, match: Any, node: Any, host_node: Any) -> Any:
+        """Positional, because keywords take as long as a match. A result by length: slots are
+        asked for later (path_device_indices)."""
+        if match is None:
+            return self._make_result(
+                0 if self._by_checkpoint else self._no_slots, node, node, node, 0
+            )
+        device = match.length if self._by_checkpoint else self._slots.to_engine(match.slots)
+        return self._make_result(device, node, host_node, host_node, match.host_length)
+
+    def match_prefix(self, params: Any) -> Any:
+        key = params.key
+        tokens = key.token_ids
+        length = len(tokens)
+        limit = getattr(key, "limit", None)
+        if limit is not None and limit < length:
+            length = limit
+        if self.disable or length <= self._spare_tokens:
+            return self._empty_match
+        namespace = namespace_of(key.extra_key, getattr(key, "cache_salt", None))
+        if length != len(tokens):
+            tokens = _head(tokens, length)
+        match = self._cache.match(tokens, ns=namespace)
+        if match.length == 0 and match.host_length == 0 and not self.enable_storage:
+            return self._empty_match
+        node = Node(self, match, key.token_ids if self._keep_tokens else None, namespace)
+        return self._matched(match, node)
+
+    def _matched(self, match: pando.Match, node: Node) -> Any:
+        return self._match_result(match, node, node)
+
+    def path_device_indices(self, node: Any) -> Any:
+        """The slots of a matched prefix."""
+        if node.match is None or node.match.length == 0:
+            return self._no_slots
+        return self._slots.to_engine(node.match.slots)
+
+    def touch_prefix(self, key: Any) -> None:
+        """Makes the path of a prompt the most recently used."""
+        tokens = key.token_ids
+        limit = getattr(key, "limit", None)
+        length = len(tokens) if limit is None else min(len(tokens), limit)
+        if not self.disable and length > self._spare_tokens:
+            namespace = namespace_of(key.extra_key, getattr(key, "cache_salt", None))
+            self._cache.match(_head(tokens, length), ns=namespace, slots=False)
+
+    def supports_fast_match_prefix(self) -> bool:
+        """SGLang would then match every waiting request at every step, whatever its policy."""
+        return False
+
+    def dfs_weight_order(self, node_handles: Any) -> list[int]:
+        """Of waiting requests, by what their prefixes share."""
+        paths = [self._no_path if node.match is None else node.match.slots for node in node_handles]
+        return dfs_weight_order(paths)
+
+    # ---- Locks ---------------------------------------------------------------------------------
+
+    def inc_lock_ref(self, node: Any) -> Any:
+        if self.disable or node is self.root_node:
+            return self._locked_nothing
+        name = self._lock(node)
+        return self._locked if self.sliding_window_size is None else self.interface.locked(name)
+
+    def _lock(self, node: Node) -> int:
+        name = next(self._lock_ids)
+        self._leases[name] = self._cache.lock(node.match)
+        node.locks.append(name)
+        return name
+
+    def dec_lock_ref(self, node: Any, params: Any = None, skip_swa: bool = False) -> Any:
+        if self.disable or node is self.root_node:
+            return self._unlocked
+        locks = node.locks
+        if not locks:
+            raise RuntimeError(f"dec_lock_ref: {node!r} is not locked")
+        name = self.interface.name_of(params)
+        if name is not None and name in locks:
+            locks.remove(name)
+        else:
+            name = locks.pop()
+        lease = self._leases.pop(name, None)
+        if lease is not None:  # a reset has let go of it
+            lease.release()
+            self._bridge.flush()
+        return self._unlocked
+
+    def dec_swa_lock_only(self, node: Any, lock: Any = None) -> None:
+        """Lets go of the window alone: the request has moved past it."""
+        if self.disable or node is self.root_node or node is None:
+            return
+        name = self.interface.name_of(lock)
+        if name is None or name not in node.locks:
+            name = node.locks[-1]
+        lease = self._leases.get(name)
+        if lease is not None:
+            lease.release_window()
+            self._bridge.flush()
+
+    def release_swa_prefix_lock(self, req: Any) -> None:
+        """The same for the lock that a request holds."""
+        lock = req.lock
+        if lock is not None and not lock.swa_released:
+            self.dec_swa_lock_only(lock.node, lock.receipt)
+            lock.swa_released = True
+
+    # ---- Requests ------------------------------------------------------------------------------
+
+    def cache_finished_req(
+        self, req: Any, is_insert: bool = True, *, kv_len_to_handle: int | None = None, **_: Any
+    ) -> None:
+        if kv_len_to_handle is None:
+            kv_len_to_handle = req.pop_committed_kv_cache()
+        own = _bookkeeping(req)
+        table, row = self.req_to_token_pool.req_to_token, own.req_pool_idx
+        kept = own.cache_protected_len // self.page_size * self.page_size
+        if self.disable:
+            self._bridge.free_row(table, row, kept, kv_len_to_handle)
+            return
+        tokens = req.origin_input_ids + req.output_ids
+        length = min(len(tokens), kv_len_to_handle)
+        if is_insert and not self.disable_finished_insert:
+            slots = self._slots.host_row(table, row, length)
+            inserted = self._insert_for(req, _head(tokens, length), slots, kept)
+            if inserted is not None:
+                kept = inserted.length
+                self._bridge.flush()
+        self._bridge.free_row(table, row, kept, length)
+        self._unlock_request(req)
+
+    def cache_unfinished_req(self, req: Any, chunked: bool = False, **_: Any) -> None:
+        own = _bookkeeping(req)
+        tokens = req.get_fill_ids() if hasattr(req, "get_fill_ids") else req.fill_ids
+        table, row = self.req_to_token_pool.req_to_token, own.req_pool_idx
+        slots = self._slots.host_row(table, row, len(tokens))
+        node, fresh = self._checkpoint(req, own, tokens, slots, chunked)
+        if fresh is None:  # the request goes on with the slots it has
+            req.prefix_indices = self._slots.row(table, row, slots)
+        else:
+            req.prefix_indices = self._slots.to_engine(fresh)
+        if node is not None:
+            name = self._lock(node)
+            self._unlock_request(req)
+            req.last_node = node
+            self._set_receipt(req, name)
+        self._bridge.flush()
+
+    def checkpoint(self, req: Any, *, up_to: int, **_: Any) -> None:
+        """Of a running request, and of one that ends: `release_kv_cache` frees what is not
+        protected then."""
+        if self.disable:
+            return
+        own = req.kv
+        tokens = _head(req.full_untruncated_fill_ids, up_to)
+        slots = self._slots.host_row(self.req_to_token_pool.req_to_token, own.req_pool_idx, up_to)
+        chunked = up_to < len(req.origin_input_ids)
+        node, _fresh = self._checkpoint(req, own, tokens, slots, chunked)
+        if node is not None:
+            if self._keep_tokens:
+                node.tokens = req.full_untruncated_fill_ids
+            lock = self.lock(node)  # type: ignore[attr-defined]
+            self.unlock(req.lock)  # type: ignore[attr-defined]
+            req.lock, req.last_node = lock, node
+        self._bridge.flush()
+
+    def _checkpoint(
+        self, req: Any, own: Any, tokens: Any, slots: np.ndarray, chunked: bool
+    ) -> tuple[Node | None, np.ndarray | None]:
+        """Gives the tree what is computed. Its end, if it took anything, and all slots of the
+        request anew, if the tree had some of them already."""
+        protected = own.cache_protected_len // self.page_size * self.page_size
+        inserted = None
+        if not self.disable:
+            inserted = self._insert_for(req, tokens, slots, protected, chunked)
+        if inserted is None:
+            return None, None
+        kept = inserted.length
+        namespace = self._namespace_of(req)
+        fresh = np.empty(len(tokens), np.int64) if inserted.existing > protected else None
+        wanted = None if self._by_checkpoint else False  # all of them, or none
+        match = self._cache.match(tokens, ns=namespace, slots=wanted if fresh is None else fresh)
+        if match.length != kept:
+            raise RuntimeError(
+                f"{kept} tokens of a request were cached, of which {match.length} can be matched "
+                f"({match.end}): expected all"
+            )
+        if fresh is not None:
+            fresh[kept:] = slots[kept:]
+            self.req_to_token_pool.write(
+                (own.req_pool_idx, slice(protected, kept)),
+                self._slots.to_engine(fresh[protected:kept]),
+            )
+        own.cache_protected_len = kept
+        return Node(self, match, tokens if self._keep_tokens else None, namespace), fresh
+
+    def _insert_for(
+        self, req: Any, tokens: Any, slots: np.ndarray, protected: int, chunked: bool = False
+    ) -> pando.Inserted | None:
+        """Nothing where there is nothing to give: no whole page, or no window at its end."""
+        page_size = self.page_size
+        length = (len(tokens) - self._spare_tokens) // page_size * page_size
+        if length <= 0 or length < protected:
+            return None
+        released = 0
+        if self.sliding_window_size is not None:
+            released = self._window_released(req) // page_size * page_size
+            if released > protected and length < released + self.sliding_window_size:
+                return None
+        return self._cache.insert(
+            tokens,
+            slots,
+            ns=self._namespace_of(req),
+            owned_by_tree=protected,
+            priority=getattr(req, "priority", 0) or 0,
+            chunked=chunked,
+            window_released=released,
+        )
+
+    @staticmethod
+    def _namespace_of(req: Any) -> str | bytes:
+        return namespace_of(req.extra_key, getattr(req, "cache_salt", None))
+
+    def _window_released(self, req: Any) -> int:
+        kv = getattr(req, "kv", None)
+        keeps = hasattr(kv, "swa_evicted_seqlen") or hasattr(kv, "get_evicted_seqlen")
+        return self._released(kv if keeps else req)
+
+    def _released(self, holder: Any) -> int:
+        """How far the window's slots have been given back already."""
+        if hasattr(holder, "get_evicted_seqlen"):
+            return int(holder.get_evicted_seqlen(self.interface.window_component) or 0)
+        return getattr(holder, "swa_evicted_seqlen", 0) or 0
+
+    def _unlock_request(self, req: Any) -> None:
+        node = req.last_node
+        if node is None:
+            return
+        receipt = getattr(req, "lock_receipt", None)
+        self.dec_lock_ref(node, receipt or getattr(req, "swa_uuid_for_lock", None))
+        if self.sliding_window_size is not None:
+            req.swa_prefix_lock_released = False
+
+    def _set_receipt(self, req: Any, name: int) -> None:
+        if hasattr(req, "lock_receipt"):
+            req.lock_receipt = self.interface.locked(name).to_dec_params()
+        elif self.sliding_window_size is not None:
+            req.swa_uuid_for_lock = name
+
+    # ---- Inserting and evicting ----------------------------------------------------------------
+
+    def insert(self, params: Any) -> Any:
+        """SGLang's contract: without a window the caller frees what the tree had already, that is
+        [protected, prefix_len); with one the cache does."""
+        if self.disable:
+            return self.interface.insert_result(prefix_len=0)
+        key = params.key
+        tokens = key.token_ids
+        limit = getattr(key, "limit", None)
+        length = len(tokens) if limit is None else min(len(tokens), limit)
+        if (length - self._spare_tokens) // self.page_size == 0:
+            return self.interface.insert_result(prefix_len=0)
+        tokens = _head(tokens, length)
+        namespace = namespace_of(key.extra_key, getattr(key, "cache_salt", None))
+        value = params.value
+        given = np.asarray(tokens) if value is None else self._slots.to_host(value)
+        slots = np.zeros(length, np.int64)  # a last token without a pair has no slot
+        if self.sliding_window_size is None:
+            owned = self._cache.match(tokens, ns=namespace, slots=slots).length
+            slots[owned : len(given)] = given[owned:length]
+        else:
+            owned = params.prev_prefix_len // self.page_size * self.page_size
+            slots[: len(given)] = given[:length]
+        inserted = self._cache.insert(
+            tokens,
+            slots,
+            ns=namespace,
+            owned_by_tree=owned,
+            priority=params.priority or 0,
+            chunked=getattr(params, "chunked", False),
+            window_released=self._released(params) if self.sliding_window_size else 0,
+        )
+        self._bridge.flush()
+        return self.interface.insert_result(prefix_len=inserted.existing)
+
+    def evict(self, params: Any) -> Any:
+        if self.disable:
+            return self.interface.evict_result()
+        start = time.perf_counter()
+        if self.sliding_window_size is None:
+            evicted = self._cache.evict(params.num_tokens)
+        else:
+            evicted = self._cache.evict(params.num_tokens, window_tokens=params.swa_num_tokens)
+        self._bridge.flush()
+        if self.metrics_collector is not None:
+            self.update_eviction_metrics(evicted.tokens, start)  # type: ignore[attr-defined]
+        return self.interface.evict_result(
+            num_tokens_evicted=evicted.tokens, swa_num_tokens_evicted=evicted.window_tokens
+        )
+
+    def reset(self) -> None:
+        """As SGLang's, it gives nothing back: the engine clears its allocator with it. Locks that
+        are still held are void."""
+        for lease in self._leases.values():
+            lease.release()
+        self._leases.clear()
+        self._cache.reset()
+        self._bridge.forget()
+
+
+def _refuse(params: Any, policy: str) -> None:
+    if policy not in POLICIES:
+        raise Unsupported(
+            f"--radix-eviction-policy {policy}: expected one of {', '.join(POLICIES)}"
+        )
+    if getattr(params, "eviction_policy_config", None):
+        raise Unsupported(
+            "--radix-eviction-policy-config: policies of Pando have no settings; expected none"
+        )
+    if getattr(params, "enable_session_radix_cache", False):
+        raise Unsupported("--enable-session-radix-cache is not supported: start without it")
+    if getattr(params, "cache_ttl_seconds", None) is not None:
+        raise Unsupported("a time to live of cache entries is not supported: start without it")
+
+
+@functools.cache
+def cache_class(interface: Interface, kind: type = PandoPrefixCache) -> type:
+    """The methods of `kind` on the base class of this SGLang."""
+    return type("PandoRadixCache", (kind, interface.base), {"interface": interface})

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How SGLang comes to make a cache of ours: the name in its registry, and the factory behind it.
+
+The factory refuses, before the server accepts a request, whatever the plug-in cannot do; the
+message says what would work.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from pando.sglang.interface import Interface, Unsupported, import_sglang
+from pando.sglang.prefix_cache import PandoPrefixCache, cache_class
+
+NAME = "pando"
+logger = logging.getLogger("pando.sglang")
+
+
+def register(name: str = NAME) -> None:
+    """Makes ``--radix-cache-backend pando`` known to SGLang in this process. Twice is harmless."""
+    registry = import_sglang("sglang.srt.mem_cache.registry")
+    if not hasattr(registry, "register_radix_cache_backend"):
+        raise Unsupported("this SGLang has no registry of radix caches: expected 0.5.13 or later")
+    present = registry.get_radix_cache_factory(name)
+    if present is create_cache:
+        return
+    if present is not None:
+        raise ValueError(f"SGLang knows a radix cache {name!r} already, which is not Pando's")
+    registry.register_radix_cache_backend(name, create_cache)
+
+
+def create_cache(context: Any) -> Any:
+    """The factory: a cache for SGLang's TreeCacheBuildContext."""
+    if context.disable_radix_cache:
+        # Nothing is to be kept, so there is nothing to do for us: SGLang has caches for that.
+        registry = import_sglang("sglang.srt.mem_cache.registry")
+        return registry.default_radix_cache_factory(context)
+    _refuse(context)
+    interface = Interface.installed()
+    window = None
+    if context.is_hybrid_swa:
+        window = context.params.sliding_window_size
+        if window is None:
+            raise Unsupported("a model with sliding-window layers, but sliding_window_size is None")
+    if context.enable_hierarchical_cache:
+        from pando.sglang.hicache import PandoHiCache
+        from pando.sglang.host_setup import host_setup
+
+        cache = cache_class(interface, PandoHiCache)(
+            context.params, sliding_window_size=window, host=host_setup(context)
+        )
+        context.tp_worker.register_hicache_layer_transfer_counter(cache.layer_done_counter)
+    else:
+        cache = cache_class(interface, PandoPrefixCache)(
+            context.params, sliding_window_size=window
+        )
+    logger.info(
+        "Pando keeps the prefixes: pages of %d, policy %s, window %s, host tier %s",
+        cache.page_size,
+        cache.eviction_policy,
+        window,
+        cache.has_host_tier,
+    )
+    return cache
+
+
+def _refuse(context: Any) -> None:
+    arguments = context.server_args
+    if context.is_hybrid_ssm:
+        raise Unsupported(
+            "models with recurrent (Mamba) layers are not supported by pando.sglang: start without "
+            "--radix-cache-backend pando"
+        )
+    if context.is_hybrid_swa and getattr(context, "full_tokens_per_layer", None) == 0:
+        raise Unsupported(
+            "models whose layers are all sliding-window are not supported by pando.sglang: start "
+            "without --radix-cache-backend pando"
+        )
+    for flag in ("enable_lmcache", "enable_flexkv", "enable_unified_cache_external_linker"):
+        if getattr(arguments, flag, False):
+            raise Unsupported(
+                f"--{flag.replace('_', '-')} keeps a cache of its own: expected one of the two"
+            )
+    if getattr(arguments, "schedule_policy", None) == "dfs-weight" and not hasattr(
+        Interface.installed().base, "dfs_weight_order"
+    ):
+        raise Unsupported(
+            "--schedule-policy dfs-weight walks SGLang's own tree nodes in this version: expected "
+            "lpm, fcfs or another"
+        )

@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plug-in inside SGLang's own code: its registry, pools, allocators, keys and results, on the
+CPU, beside SGLang's own caches.
+
+Needs torch and an SGLang wheel: `scripts/test-sglang.sh` provides them. Modules that SGLang imports
+and that are not installed (kernels, model libraries, HTTP) are stubbed with empty ones, see
+sglang_stubs.py; requests are stand-ins with the fields that this SGLang keeps on its own, because
+SGLang's need a tokenizer. Skipped where torch or SGLang is missing; with PANDO_SGLANG_PYTHON set to
+an interpreter that has both, the tests run there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+ELSEWHERE = os.environ.get("PANDO_SGLANG_PYTHON")
+
+
+def _missing() -> str | None:
+    for name in ("torch", "sglang"):
+        if importlib.util.find_spec(name) is None:
+            return f"{name} is not installed: run scripts/test-sglang.sh"
+    return None
+
+
+if _missing() is not None and not ELSEWHERE:
+    pytest.skip(_missing() or "", allow_module_level=True)
+
+if _missing() is not None:
+
+    def test_in_another_interpreter() -> None:
+        command = [str(ELSEWHERE), "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+        environment = {k: v for k, v in os.environ.items() if k != "PANDO_SGLANG_PYTHON"}
+        subprocess.run(command, check=True, env=environment)
+
+else:
+    import warnings
+
+    import sglang_standins as standins
+    from sglang_engine import CheckpointEngine, Engine
+    from sglang_stubs import stub_missing_modules
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        stub_missing_modules()
+        import torch
+
+        base = importlib.import_module("sglang.srt.mem_cache.base_prefix_cache")
+        registry = importlib.import_module("sglang.srt.mem_cache.registry")
+        radix = importlib.import_module("sglang.srt.mem_cache.radix_cache")
+        memory = importlib.import_module("sglang.srt.mem_cache.memory_pool")
+        swa_memory = importlib.import_module("sglang.srt.mem_cache.swa_memory_pool")
+        init_params = importlib.import_module("sglang.srt.mem_cache.cache_init_params")
+        BY_CHECKPOINT = "device_prefix_len" in base.MatchResult._fields
+        schedule_batch = (  # tells where requests keep their bookkeeping; later ones on req.kv
+            None
+            if BY_CHECKPOINT
+            else importlib.import_module("sglang.srt.managers.schedule_batch")
+        )
+        allocators = importlib.import_module("sglang.srt.mem_cache.allocator")
+        swa_allocators = importlib.import_module("sglang.srt.mem_cache.allocator.swa")
+
+    import pando.sglang
+    from pando.sglang.interface import Unsupported
+
+    TYPES = SimpleNamespace(
+        **{name: value for name, value in vars(base).items() if not name.startswith("__")}
+    )
+    TYPES.RadixKey = radix.RadixKey
+    KV_INFO = getattr(schedule_batch, "ReqKvInfo", None)
+    KV_FIELDS = getattr(KV_INFO, "__dataclass_fields__", {})
+
+    def flavor() -> standins.Flavor:
+        if BY_CHECKPOINT:
+            return standins.FLAVORS["0.5.23"]
+        if "cache_protected_len" in KV_FIELDS:
+            return standins.FLAVORS["0.5.20"]
+        return standins.FLAVORS["0.5.16" if "swa_evicted_seqlen" in KV_FIELDS else "0.5.13"]
+
+    def swa_pool(size: int, size_swa: int, page_size: int) -> Any:
+        arguments: dict[str, Any] = {
+            "size": size,
+            "size_swa": size_swa,
+            "page_size": page_size,
+            "dtype": torch.float32,
+            "head_num": 1,
+            "head_dim": 2,
+            "swa_attention_layer_ids": [0],
+            "full_attention_layer_ids": [1],
+            "device": "cpu",
+        }
+        parameters = inspect.signature(swa_memory.SWAKVPool).parameters
+        if "enable_kvcache_transpose" in parameters:
+            arguments["enable_kvcache_transpose"] = False
+        return swa_memory.SWAKVPool(**arguments)
+
+    def mha_pool(size: int, page_size: int) -> Any:
+        arguments: dict[str, Any] = {
+            "size": size,
+            "page_size": page_size,
+            "dtype": torch.float32,
+            "head_num": 1,
+            "head_dim": 2,
+            "layer_num": 3,
+            "device": "cpu",
+            "enable_memory_saver": False,
+            "enable_alt_stream": False,
+            "enable_kv_cache_copy": False,
+        }
+        known = inspect.signature(memory.MHATokenToKVPool).parameters
+        return memory.MHATokenToKVPool(**{k: v for k, v in arguments.items() if k in known})
+
+    class Pools:
+        def __init__(
+            self, pages: int, page_size: int, window: int | None, *, with_kv: bool = False
+        ) -> None:
+            self.kv_pool = mha_pool(pages * page_size, page_size) if with_kv else None
+            self.total = pages * page_size
+            self.total_window = 0
+            self.rows = memory.ReqToTokenPool(8, 1024, "cpu", False)
+            if window is not None:
+                self.total_window = self.total * 3 // 4 // page_size * page_size
+                self.allocator = swa_allocators.SWATokenToKVPoolAllocator(
+                    self.total,
+                    self.total_window,
+                    page_size,
+                    torch.float32,
+                    "cpu",
+                    swa_pool(self.total, self.total_window, page_size),
+                    False,
+                )
+            elif page_size == 1:
+                self.allocator = allocators.TokenToKVPoolAllocator(
+                    self.total, torch.float32, "cpu", self.kv_pool, False
+                )
+            else:
+                self.allocator = allocators.PagedTokenToKVPoolAllocator(
+                    self.total, page_size, torch.float32, "cpu", self.kv_pool, False
+                )
+
+        def params(self, page_size: int, **fields: Any) -> Any:
+            return init_params.CacheInitParams(
+                disable=False,
+                req_to_token_pool=self.rows,
+                token_to_kv_pool_allocator=self.allocator,
+                page_size=page_size,
+                **fields,
+            )
+
+    class Worker:
+        """The part of TpModelWorker that a hierarchical cache meets."""
+
+        counter: Any = None
+
+        def register_hicache_layer_transfer_counter(self, counter: Any) -> None:
+            self.counter = counter
+
+    def server_arguments(**fields: Any) -> SimpleNamespace:
+        return SimpleNamespace(
+            radix_cache_backend="pando",
+            enable_streaming_session=False,
+            enable_session_radix_cache=False,
+            enable_lmcache=False,
+            schedule_policy="fcfs",
+            **fields,
+        )
+
+    def context(params: Any, **fields: Any) -> Any:
+        values: dict[str, Any] = {
+            "server_args": server_arguments(),
+            "params": params,
+            "is_hybrid_swa": False,
+            "is_hybrid_ssm": False,
+            "enable_hierarchical_cache": False,
+            "disable_radix_cache": False,
+            "effective_chunked_prefill_size": None,
+            "tp_worker": None,
+            "model_config": None,
+            "tp_size": 1,
+            "tp_rank": 0,
+            "tp_group": None,
+        }
+        known = registry.TreeCacheBuildContext.__dataclass_fields__
+        values = {name: value for name, value in (values | fields).items() if name in known}
+        return registry.TreeCacheBuildContext(**values)
+
+    def engine(
+        page_size: int,
+        *,
+        ours: bool,
+        window: int | None = None,
+        bigram: bool = False,
+        pages: int = 48,
+        tiers: dict[str, Any] | None = None,
+    ) -> Engine:
+        pools = Pools(pages, page_size, window, with_kv=tiers is not None)
+        params = pools.params(page_size, is_eagle=bigram, sliding_window_size=window)
+        if ours:
+            pando.sglang.register()
+            factory = registry.get_radix_cache_factory("pando")
+            fields: dict[str, Any] = {"is_hybrid_swa": window is not None}
+            if tiers is not None:
+                fields |= {"enable_hierarchical_cache": True, "tp_worker": Worker()}
+                fields["server_args"] = server_arguments(**tiers)
+            cache = factory(context(params, **fields))
+            assert isinstance(cache, base.BasePrefixCache)
+        elif window is None:
+            cache = radix.RadixCache(params)
+            cache.sanity_check = lambda: None
+            cache.full_evictable_size = cache.evictable_size
+            cache.full_protected_size = cache.protected_size
+        else:
+            swa_radix = importlib.import_module("sglang.srt.mem_cache.swa_radix_cache")
+            cache = swa_radix.SWARadixCache(params)
+        return (CheckpointEngine if BY_CHECKPOINT else Engine)(
+            cache,
+            types=TYPES,
+            make_req=flavor().req,
+            pool=pools.rows,
+            allocator=pools.allocator,
+            total=pools.total,
+            total_window=pools.total_window,
+            window=window,
+            bigram=bigram,
+            exact=window is None if ours else None,
+            kv_pool=pools.kv_pool,
+        )
+
+    CASES = [
+        pytest.param(page, window, bigram, id=f"page{page}-window{window}-bigram{bigram}")
+        for page, window, bigram in (
+            (1, None, False),
+            (16, None, False),
+            (64, None, False),
+            (1, None, True),
+            (4, None, True),
+            (1, 6, False),
+            (4, 8, False),
+        )
+    ]
+
+    def prompts(seed: int, count: int, page_size: int) -> list[tuple[list[int], str | None]]:
+        random = np.random.default_rng(seed)
+        seen: list[tuple[list[int], str | None]] = []
+        for _ in range(count):
+            fresh = random.integers(0, 3, int(random.integers(1, 5 * page_size + 2))).tolist()
+            key = (None, "lora")[int(random.integers(0, 2))]
+            if seen and random.integers(0, 3):
+                tokens, key = seen[int(random.integers(0, len(seen)))]
+                fresh = tokens[: int(random.integers(0, len(tokens) + 1))] + fresh
+            if len(fresh) > 800:
+                fresh = fresh[:800]
+            seen.append((fresh, key))
+        return seen
+
+    @pytest.mark.parametrize(("page_size", "window", "bigram"), CASES)
+    @pytest.mark.parametrize("seed", range(6))
+    def test_lives_of_requests(
+        page_size: int, window: int | None, bigram: bool, seed: int
+    ) -> None:
+        """Under memory pressure: contents, conservation and invariants at every step."""
+        random = np.random.default_rng(seed)
+        engine_ = engine(page_size, ours=True, window=window, bigram=bigram)
+        for prompt, key in prompts(seed, 30, page_size):
+            engine_.start(prompt, key)
+            for _ in range(int(random.integers(0, 8))):
+                if engine_.running:
+                    run = engine_.running[int(random.integers(0, len(engine_.running)))]
+                    engine_.step(run, int(random.integers(1, 3 * page_size)), 1)
+                    engine_.check()
+            while len(engine_.running) > int(random.integers(0, 5)):
+                engine_.finish(engine_.running[0], insert=bool(random.integers(0, 4)))
+                engine_.check()
+        engine_.finish_all()
+
+    @pytest.mark.parametrize(("page_size", "window", "bigram"), CASES)
+    @pytest.mark.parametrize("seed", range(4))
+    def test_as_long_matches_as_sglang(
+        page_size: int, window: int | None, bigram: bool, seed: int
+    ) -> None:
+        """Request by request, without pressure, beside SGLang's own cache."""
+        if window is not None and importlib.util.find_spec(
+            "sglang.srt.mem_cache.swa_radix_cache"
+        ) is None:
+            pytest.skip("this SGLang has no SWARadixCache")
+        both = [
+            engine(page_size, ours=ours, window=window, bigram=bigram, pages=4000)
+            for ours in (True, False)
+        ]
+        random = np.random.default_rng(seed)
+        hits = 0
+        for prompt, key in prompts(seed, 40, page_size):
+            runs = [e.start(prompt, key) for e in both]
+            assert runs[0] is not None and runs[1] is not None
+            lengths = [len(run.req.prefix_indices) for run in runs]
+            assert lengths[0] == lengths[1]
+            hits += lengths[0] > 0
+            chunk, outputs = int(random.integers(1, 4 * page_size)), random.integers(0, 3, 5)
+            insert = bool(random.integers(0, 5))
+            for e, run in zip(both, runs):
+                while run.allocated < run.prompt_len:
+                    e.step(run, chunk, 0)
+                for token in outputs:
+                    e.step(run, 1, int(token))
+                e.finish(run, insert=insert)
+                e.check()
+        assert hits > 5
+        for e in both:
+            e.check()
+        mine, theirs = both[0].cache, both[1].cache
+        if window is None:
+            assert mine.evictable_size() == theirs.evictable_size()
+
+    @pytest.mark.skipif(BY_CHECKPOINT, reason="this SGLang's host tier is not supported")
+    @pytest.mark.parametrize("write_policy", ["write_through", "write_back"])
+    @pytest.mark.parametrize("page_size", [4, 16])
+    def test_host_tier_over_sglangs_buffers(page_size: int, write_policy: str) -> None:
+        """SGLang's own MHATokenToKVPool, whose bytes are checked after every load back."""
+        tiers = {
+            "hicache_ratio": 2.0,
+            "hicache_size": 0,
+            "hicache_write_policy": write_policy,
+            "hicache_mem_layout": "layer_first",
+            "hicache_storage_backend": "memory",
+            "hicache_storage_backend_extra_config": '{"prefetch_threshold": 1}',
+            "hicache_storage_prefetch_policy": "wait_complete",
+            "served_model_name": "test",
+            "speculative_algorithm": None,
+        }
+        engine_ = engine(page_size, ours=True, tiers=tiers, pages=60)
+        random = np.random.default_rng(1)
+        for prompt, key in prompts(3, 60, page_size):
+            run = engine_.start(prompt, key)
+            while run is not None and run in engine_.running and run.allocated < run.prompt_len:
+                engine_.step(run, 4 * page_size, 1)
+                engine_.cache.check_hicache_events()
+            if run in engine_.running:
+                engine_.finish(run, insert=True)
+            engine_.check()
+            if random.integers(0, 2):
+                engine_.cache.evict(base.EvictParams(num_tokens=20 * page_size))
+            if random.integers(0, 5) == 0:
+                engine_.settle()
+                engine_.cache.evict_host(100 * page_size)
+        assert engine_.loaded_back > 0
+        if write_policy == "write_through":
+            assert engine_.prefetched > 0
+        engine_.finish_all()
+        engine_.cache.shutdown()
+
+    @pytest.mark.skipif(not BY_CHECKPOINT, reason="this SGLang's host tier is supported")
+    def test_a_host_tier_is_refused() -> None:
+        pools = Pools(8, 4, None)
+        with pytest.raises(Unsupported, match=r"0\.5\.13 to 0\.5\.20"):
+            pando.sglang.create_cache(
+                context(pools.params(4), enable_hierarchical_cache=True, tp_worker=Worker())
+            )
+
+    def test_insert_leaves_duplicates_to_the_caller() -> None:
+        caches = [engine(4, ours=ours) for ours in (True, False)]
+        for e in caches:
+            results = []
+            for _ in range(2):
+                slots = e.allocator.alloc(8)
+                key = radix.RadixKey(standins.Req.make_tokens(range(10)), None)
+                result = e.cache.insert(base.InsertParams(key=key, value=slots))
+                results.append(result.prefix_len)
+                e.allocator.free(slots[: result.prefix_len])
+            assert results == [0, 8]
+            assert e.allocator.available_size() + e.cache.evictable_size() == e.total
+
+    def test_made_through_create_tree_cache() -> None:
+        pando.sglang.register()
+        pando.sglang.register()
+        pools = Pools(8, 4, None)
+        try:
+            cache = registry.create_tree_cache(context(pools.params(4)))
+        except ValueError as error:
+            pytest.skip(f"this SGLang reads its arguments from a running server: {error}")
+        assert type(cache).__name__ == "PandoRadixCache"
+
+    def test_found_through_the_entry_point(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As SGLang finds it where Pando is installed: by the entry point in pyproject.toml."""
+        import tomllib
+
+        project = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]
+        group = "sglang.srt.plugins"
+        (name, value), *_ = project["entry-points"][group].items()
+        info = tmp_path / "pando-0.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pando\nVersion: 0.0\n")
+        (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        registry._RADIX_CACHE_REGISTRY.pop("pando", None)
+        plugins = importlib.import_module(group)
+        monkeypatch.setattr(plugins, "_plugins_loaded", False)
+        plugins.load_plugins()
+        assert registry.get_radix_cache_factory("pando") is pando.sglang.create_cache
+
+    def test_what_is_not_supported_is_refused() -> None:
+        pools = Pools(8, 4, None)
+        with pytest.raises(Unsupported, match="Mamba"):
+            pando.sglang.create_cache(context(pools.params(4), is_hybrid_ssm=True))
+        with pytest.raises(Unsupported, match="expected one of lru"):
+            pando.sglang.create_cache(context(pools.params(4, eviction_policy="oracle")))
