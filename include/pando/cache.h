@@ -159,8 +159,8 @@ struct InsertOptions {
   /// slots[0, owned_by_tree) came from a match and are the tree's already; the rest is the
   /// caller's.
   std::size_t owned_by_tree = 0;
-  /// A lease that holds exactly these. Then their tokens are taken as known and not looked at again
-  /// (of the slots, those of the last page alone), and the cost is that of the rest.
+  /// A lease that holds exactly these. Then neither their tokens nor their slots are looked at
+  /// again, and the cost is that of the rest.
   const Lease* held = nullptr;
   std::int32_t priority = 0;  ///< raises the whole path to at least this
   bool chunked = false;       ///< a part of a prefill: does not count as a hit

@@ -108,7 +108,7 @@ class PythonRadixCache:
         return SimpleNamespace(prefix_len=prefix_len)
 
     def cache_unfinished_req(self, req: Any) -> None:
-        tokens = req.fill_ids
+        tokens = req.get_fill_ids()
         row = self.req_to_token_pool.req_to_token[req.req_pool_idx]
         slots = row[: len(tokens)].astype(np.int64)
         key = SimpleNamespace(token_ids=tokens, extra_key=req.extra_key)
@@ -123,8 +123,8 @@ class PythonRadixCache:
         req.cache_protected_len = length
         req.last_node = match.last_device_node
 
-    def cache_finished_req(self, req: Any) -> None:
-        tokens = req.fill_ids
+    def cache_finished_req(self, req: Any, *, kv_len_to_handle: int) -> None:
+        tokens = (req.origin_input_ids + req.output_ids)[:kv_len_to_handle]
         slots = self.req_to_token_pool.req_to_token[req.req_pool_idx, : len(tokens)]
         slots = slots.astype(np.int64)
         whole = len(tokens) // self.page_size * self.page_size

@@ -210,24 +210,33 @@ void IntegerView::read_items(nb::handle source, const char* what) {
 }
 
 template <typename T>
-Items<T>::Items(nb::handle source, const char* what, std::size_t first) : source_(source, what) {
-  const std::size_t size = source_.size();
-  first = std::min(first, size);
-  const auto as = [&]<typename From>(const From* from) {
+void copy_items(const IntegerView& source, const char* what, T* out) {
+  const auto from = [&]<typename From>(const From* items) {
     if constexpr (sizeof(From) == sizeof(T)) {
-      // Values are looked at where the library uses them.
-      items_ = {reinterpret_cast<const T*>(from), size};
-    } else {
-      converted_ = Scratch<T>(size);
-      if (!convert(from + first, size - first, converted_.get() + first))
-        raise_out_of_range<T>(from, size, what);
-      items_ = {converted_.get(), size};
+      if (source.size() > 0) std::memcpy(out, items, source.size() * sizeof(T));
+    } else if (!convert(items, source.size(), out)) {
+      raise_out_of_range<T>(items, source.size(), what);
     }
   };
-  if (source_.item_bytes() == 4)
-    as(static_cast<const std::int32_t*>(source_.data()));
+  if (source.item_bytes() == 4)
+    from(static_cast<const std::int32_t*>(source.data()));
   else
-    as(static_cast<const std::int64_t*>(source_.data()));
+    from(static_cast<const std::int64_t*>(source.data()));
+}
+template void copy_items(const IntegerView&, const char*, Token*);
+template void copy_items(const IntegerView&, const char*, SlotId*);
+
+template <typename T>
+Items<T>::Items(nb::handle source, const char* what) : source_(source, what) {
+  const std::size_t size = source_.size();
+  if (source_.item_bytes() == sizeof(T)) {
+    // Values are looked at where the library uses them.
+    items_ = {static_cast<const T*>(source_.data()), size};
+    return;
+  }
+  converted_ = Scratch<T>(size);
+  copy_items(source_, what, converted_.get());
+  items_ = {converted_.get(), size};
 }
 
 template class Items<Token>;
@@ -251,6 +260,19 @@ void bind_arrays(nb::module_& m) {
                                 {0, nullptr}};
   nb::class_<SpareBlock>(m, "_SpareBlock", "Memory of a large array: its base.",
                          nb::type_slots(slots));
+  m.def(
+      "copy_slots",
+      [](SlotsArg slots) {
+        const IntegerView source(slots.object, "slots");
+        NewSlots copy(source.size());
+        copy_items(source, "slots", copy.view.data());
+        return std::move(copy.array);
+      },
+      nb::arg("slots"),
+      nb::sig("def copy_slots(slots: numpy.typing.ArrayLike) -> numpy.typing.NDArray[numpy.int64]"),
+      "A copy as int64, of a row of an engine's int32 table for instance.\n\n"
+      ">>> pando.copy_slots(np.array([3, 1, 2], dtype=np.int32))\n"
+      "array([3, 1, 2])\n");
 }
 
 nb::object to_numpy(std::span<const SlotId> slots) { return copy_to_numpy(slots, "int64"); }

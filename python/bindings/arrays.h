@@ -52,13 +52,18 @@ class IntegerView {
   std::size_t item_bytes_ = 0;
 };
 
+/// Writes the items to `out`, which has room for them; `what` that is too large is refused.
+template <typename T>
+void copy_items(const IntegerView& source, const char* what, T* out);
+extern template void copy_items(const IntegerView&, const char*, Token*);
+extern template void copy_items(const IntegerView&, const char*, SlotId*);
+
 /// The same items as T, converted only where T has another width: `what` that is too large is
 /// refused.
 template <typename T>
 class Items {
  public:
-  /// Items before `first` will not be looked at: they may stay what they are, or become anything.
-  Items(nb::handle source, const char* what, std::size_t first = 0);
+  Items(nb::handle source, const char* what);
   std::span<const T> view() const { return items_; }
   operator std::span<const T>() const { return items_; }  // NOLINT: a view by nature
 

@@ -129,8 +129,8 @@ void PyCache::release_late() {
   }
 }
 
-PyLease::PyLease(nb::object cache, Lease lease)
-    : cache_(std::move(cache)), lease_(std::move(lease)) {}
+PyLease::PyLease(nb::object cache, Lease lease, std::size_t length)
+    : cache_(std::move(cache)), lease_(std::move(lease)), length_(length) {}
 
 void PyLease::release() {
   if (!lease_) return;
@@ -184,6 +184,50 @@ nb::object matched_slots(PyMatch& self) {
   if (size == length) return self.array;
   nb::object part = self.array[nb::slice(std::size_t{0}, length, std::size_t{1})];
   return size > 2 * length + 64 ? part.attr("copy")() : part;
+}
+
+/// Arrays as long as the whole key, in which nothing is before what comes behind the lease.
+template <typename T>
+class Tail {
+ public:
+  Tail(nb::handle source, const char* what, std::size_t first) {
+    const IntegerView items(source, what);
+    all_ = Scratch<T>(first + items.size());
+    copy_items(items, what, all_.get() + first);
+    view_ = {all_.get(), first + items.size()};
+  }
+  std::span<const T> view() const { return view_; }
+
+ private:
+  Scratch<T> all_;
+  std::span<const T> view_;
+};
+
+Inserted insert_behind(PyCache& self, PyLease& lease, TokensArg tokens, SlotsArg slots,
+                       NamespaceArg ns, bool extend_lease, std::int32_t priority, bool chunked,
+                       std::size_t window_released, std::optional<StateSlot> snapshot) {
+  if (self.object->options().observer != nullptr)
+    raise({ErrorCode::unavailable,
+           "insert_behind: an observer is to be told of whole keys; use insert()"});
+  const Tail<Token> key(tokens.object, "tokens", lease.length());
+  const Tail<SlotId> given(slots.object, "slots", lease.length());
+  const std::string_view name = ns.view();
+  const Inserted inserted =
+      unwrap(self.work("insert_behind", key.view().size() >= kLongTokens, [&](PrefixCache& c) {
+        return c.insert({key.view(), name}, given.view(),
+                        {.owned_by_tree = lease.length(),
+                         .held = &lease.lease(),
+                         .priority = priority,
+                         .chunked = chunked,
+                         .window_released = window_released,
+                         .snapshot = snapshot.value_or(StateSlot{})});
+      }));
+  if (extend_lease) {
+    self.work("insert_behind", false,
+              [&](PrefixCache& c) { lease.lease() = unwrap(c.lock(inserted.match())); });
+    lease.grow(inserted.length - lease.length());
+  }
+  return inserted;
 }
 
 /// What a cache is made of, while it is being made.
@@ -479,6 +523,7 @@ void bind_lease(nb::module_& m) {
       .def(
           "__bool__", [](PyLease& self) { return static_cast<bool>(self.lease()); },
           "False when nothing is held.")
+      .def_prop_ro("length", &PyLease::length, "Tokens on the device that it holds.")
       .def_prop_ro("node", [](PyLease& self) { return self.lease().node(); })
       .def_prop_ro("host_node", [](PyLease& self) { return self.lease().host_node(); });
 }
@@ -532,28 +577,23 @@ void bind_reuse(nb::class_<PyCache>& type) {
             auto& cache = nb::cast<PyCache&>(self);
             Lease lease = unwrap(
                 cache.work("lock", false, [&](PrefixCache& c) { return c.lock(match.match); }));
-            return std::make_unique<PyLease>(nb::borrow(self), std::move(lease));
+            return std::make_unique<PyLease>(nb::borrow(self), std::move(lease),
+                                             match.match.length);
           },
           nb::arg("match"), nb::sig("def lock(self, match: Match) -> Lease"),
           "Holds a match in place; StaleHandle if it has gone since.")
       .def(
           "insert",
           [](PyCache& self, TokensArg tokens, SlotsArg slots, NamespaceArg ns,
-             std::size_t owned_by_tree, PyLease* held, std::int32_t priority, bool chunked,
+             std::size_t owned_by_tree, std::int32_t priority, bool chunked,
              std::size_t window_released, std::optional<StateSlot> snapshot) {
-            // What a lease holds is not looked at again, unless somebody watches.
-            const CacheOptions& options = self.options();
-            const bool skips = held != nullptr && options.observer == nullptr;
-            const std::size_t known = skips ? owned_by_tree : 0;
-            const Items<Token> items(tokens.object, "tokens", known);
-            const Items<SlotId> given(slots.object, "slots",
-                                      known - std::min(known, options.page_size));
+            const Items<Token> items(tokens.object, "tokens");
+            const Items<SlotId> given(slots.object, "slots");
             const Key key = to_key(items, ns);
             return unwrap(
                 self.work("insert", items.view().size() >= kLongTokens, [&](PrefixCache& c) {
                   return c.insert(key, given,
                                   {.owned_by_tree = owned_by_tree,
-                                   .held = held == nullptr ? nullptr : &held->lease(),
                                    .priority = priority,
                                    .chunked = chunked,
                                    .window_released = window_released,
@@ -561,17 +601,29 @@ void bind_reuse(nb::class_<PyCache>& type) {
                 }));
           },
           nb::arg("tokens"), nb::arg("slots"), nb::kw_only(), nb::arg("ns") = "",
-          nb::arg("owned_by_tree") = 0, nb::arg("held") = nb::none(), nb::arg("priority") = 0,
-          nb::arg("chunked") = false, nb::arg("window_released") = 0,
-          nb::arg("snapshot") = nb::none(),
+          nb::arg("owned_by_tree") = 0, nb::arg("priority") = 0, nb::arg("chunked") = false,
+          nb::arg("window_released") = 0, nb::arg("snapshot") = nb::none(),
           "Gives the tree tokens and their slots. It takes the whole pages; the caller's "
           "duplicates are freed, the unaligned tail stays the caller's. `owned_by_tree`: so many "
-          "slots at the front came from a match; with `held`, a lease on exactly these, their "
-          "tokens are taken as known, and the cost is that of the rest.\n\n"
+          "slots at the front came from a match.\n\n"
           ">>> allocator = pando.PagedAllocator(64, page_size=4)\n"
           ">>> cache = pando.PrefixCache(allocator)\n"
           ">>> cache.insert([1, 2, 3, 4, 5], allocator.alloc(8)[:5]).length\n"
           "4\n")
+      .def("insert_behind", insert_behind, nb::arg("lease"), nb::arg("tokens"), nb::arg("slots"),
+           nb::kw_only(), nb::arg("ns") = "", nb::arg("extend_lease") = false,
+           nb::arg("priority") = 0, nb::arg("chunked") = false, nb::arg("window_released") = 0,
+           nb::arg("snapshot") = nb::none(),
+           "insert() of a key whose first part a lease holds, given only what comes behind that: "
+           "for chunk after chunk of a long prompt. With extend_lease the lease then holds all of "
+           "it. Lengths of the result, and window_released, count from the key's start.\n\n"
+           ">>> allocator = pando.PagedAllocator(64)\n"
+           ">>> cache = pando.PrefixCache(allocator)\n"
+           ">>> with cache.lock(cache.insert([1, 2], allocator.alloc(2)).match()) as lease:\n"
+           "...     cache.insert_behind(lease, [3, 4], allocator.alloc(2)).length\n"
+           "4\n"
+           ">>> cache.probe([1, 2, 3, 4])\n"
+           "4\n")
       .def(
           "evict",
           [](PyCache& self, std::size_t tokens, std::size_t window_tokens, std::size_t snapshots) {
@@ -604,10 +656,12 @@ void bind_lower_tiers(nb::class_<PyCache>& type) {
           [](PyCache& self, PyLease& lease, SlotsArg slots, std::optional<std::size_t> quota_tokens,
              LoadOrder order) {
             const SlotsOut out(slots.object);
-            return unwrap(self.work("load_back", true, [&](PrefixCache& c) {
+            const LoadBack loaded = unwrap(self.work("load_back", true, [&](PrefixCache& c) {
               return c.load_back(lease.lease(), out.view(),
                                  {.quota_tokens = quota_tokens, .order = order});
             }));
+            lease.grow(loaded.tokens);
+            return loaded;
           },
           nb::arg("lease"), nb::arg("slots"), nb::kw_only(), nb::arg("quota_tokens") = nb::none(),
           nb::arg("order") = LoadOrder::by_layer,

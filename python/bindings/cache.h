@@ -71,18 +71,22 @@ struct PyMatch {
 /// Move-only through Python too: it lives in one place.
 class PyLease {
  public:
-  PyLease(nb::object cache, Lease lease);
+  PyLease(nb::object cache, Lease lease, std::size_t length);
   ~PyLease();
   PyLease(const PyLease&) = delete;
   PyLease& operator=(const PyLease&) = delete;
 
   PyCache& cache() { return nb::cast<PyCache&>(cache_); }
   Lease& lease() { return lease_; }
+  /// Tokens on the device that it holds.
+  std::size_t length() const { return lease_ ? length_ : 0; }
+  void grow(std::size_t tokens) { length_ += tokens; }
   void release();
 
  private:
   nb::object cache_;
   Lease lease_;
+  std::size_t length_;
 };
 
 /// A request with tokens and slots of its own.

@@ -40,7 +40,8 @@ Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(
   adopted_pages.clear();
   adoptions.clear();
   duplicates.clear();
-  Status status = plan_existing(plan, slots, insert_options.owned_by_tree / page_size);
+  Status status = plan_existing(plan, slots, insert_options.owned_by_tree / page_size,
+                                /*look_at_last=*/held == kNoNode);
   if (status.ok()) status = plan_new(plan, slots);
   // Claiming proved that the duplicates are the caller's and differ; they are not kept.
   for (const PageId page : duplicates) ledger.unclaim(page);
@@ -99,7 +100,7 @@ Status PrefixCache::Impl::refuse_insert(const Plan& plan, const InsertOptions& o
 
 // The pages that the tree has: the caller's own for them are duplicates, or revive a tombstone.
 Status PrefixCache::Impl::plan_existing(const Plan& plan, std::span<const SlotId> slots,
-                                        std::size_t owned_pages) {
+                                        std::size_t owned_pages, bool look_at_last) {
   const std::size_t page_size = index.page_size();
   Status status;
   index.for_each_on_path(plan.cursor, [&](NodeIndex node, std::size_t first, std::uint32_t n) {
@@ -111,7 +112,8 @@ Status PrefixCache::Impl::plan_existing(const Plan& plan, std::span<const SlotId
     const bool tombstone = !index.has_window(node);
     std::uint32_t revived = 0;  // pages at the end of the node
     // Of the pages said to be the tree's, the last one is looked at: it stands for those before.
-    const std::size_t from = std::max(owned_pages, first + 1) - 1;
+    const std::size_t from =
+        look_at_last ? std::max(owned_pages, first + 1) - 1 : std::max(owned_pages, first);
     for (std::size_t i = first + n; i-- > from && status.ok();) {
       const SlotId* at = slots.data() + i * page_size;
       const auto tree_slot = static_cast<std::int64_t>(pages[i - first] * page_size);

@@ -112,7 +112,8 @@ struct PrefixCache::Impl : CacheCore {
  private:
   Status refuse_held(const Key& key, const InsertOptions& options) const;
   Status refuse_insert(const Plan& plan, const InsertOptions& options) const;
-  Status plan_existing(const Plan& plan, std::span<const SlotId> slots, std::size_t owned_pages);
+  Status plan_existing(const Plan& plan, std::span<const SlotId> slots, std::size_t owned_pages,
+                       bool look_at_last);
   void plan_revival(NodeIndex node, std::uint32_t num_pages, std::uint32_t num_revived);
   Status plan_new(const Plan& plan, std::span<const SlotId> slots);
   Status plan_adoption(const Plan& plan, NodeIndex node, std::size_t first, std::uint32_t n,

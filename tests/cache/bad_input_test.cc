@@ -175,22 +175,6 @@ TEST_F(BadInput, OwnedByTheTreeInsideAPage) {
                     "multiple of the page size 4"));
 }
 
-TEST_F(BadInput, BehindALeaseOnSomethingElse) {
-  const Lease lease = *cache->lock(*cache->match({tokens(8)}));
-  const Slots slots = take(12);
-  EXPECT_TRUE(fails(cache->insert({tokens(12)}, slots, {.owned_by_tree = 4, .held = &lease}),
-                    kInvalid, "the lease holds 8 tokens; expected the first 4 of a key of 12"));
-  EXPECT_TRUE(fails(cache->insert({tokens(7)}, take(7), {.owned_by_tree = 8, .held = &lease}),
-                    kInvalid, "of a key of 7"));
-  EXPECT_TRUE(
-      fails(cache->insert({tokens(12), "other"}, slots, {.owned_by_tree = 8, .held = &lease}),
-            kInvalid, "the lease is in namespace '', the key in 'other'"));
-  TestCache stranger({.page_size = 4});
-  EXPECT_TRUE(
-      fails(stranger->insert({tokens(12)}, stranger.take(12), {.owned_by_tree = 8, .held = &lease}),
-            kInvalid, "another cache"));
-}
-
 TEST_F(BadInput, SlotsSaidToBeTheTreesThatAreNot) {
   const Slots slots = take(12);
   EXPECT_TRUE(

@@ -80,8 +80,7 @@ TEST(PrefixCacheInsert, WhatALeaseHoldsIsNotLookedAtAgain) {
   TestCache cache({.page_size = 2});
   cache.put(tokens(6));
   const Lease lease = *cache->lock(*cache->match({tokens(4)}));  // splits the node
-  Slots slots = cache.slots_of(tokens(4));
-  slots[0] = slots[1] = SlotId{-1};
+  Slots slots(4, SlotId{-1});
   for (const SlotId slot : cache.take(4)) slots.push_back(slot);
   std::vector<Token> key(4, Token{-1});
   for (const Token token : {9, 9, 8, 8}) key.push_back(token);
@@ -93,6 +92,28 @@ TEST(PrefixCacheInsert, WhatALeaseHoldsIsNotLookedAtAgain) {
   const Lease end = *cache->lock(inserted.match());
   EXPECT_EQ(end.node(), inserted.node);
   EXPECT_EQ(cache->sizes().protected_tokens, 8u);
+}
+
+TEST(PrefixCacheInsert, BehindALeaseOnSomethingElseIsRefused) {
+  TestCache cache({.page_size = 4});
+  TestCache stranger({.page_size = 4});
+  cache.put(tokens(8));
+  const Lease lease = *cache->lock(*cache->match({tokens(8)}));
+  const Slots slots = cache.slots_of(tokens(8)) + cache.take(4);
+  const auto refusal = [&](TestCache& of, std::size_t n, std::size_t owned, const char* ns) {
+    const std::vector<Token> key = tokens(n);
+    const auto result =
+        of->insert({key, ns}, std::span(slots).first(n), {.owned_by_tree = owned, .held = &lease});
+    return result.ok() ? "" : result.error().message;
+  };
+  EXPECT_EQ(refusal(cache, 12, 4, ""),
+            "insert: the lease holds 8 tokens; expected the first 4 of a key of 12");
+  EXPECT_EQ(refusal(cache, 7, 8, ""),
+            "insert: the lease holds 8 tokens; expected the first 8 of a key of 7");
+  EXPECT_EQ(refusal(cache, 12, 8, "other"),
+            "insert: the lease is in namespace '', the key in 'other'");
+  EXPECT_EQ(refusal(stranger, 12, 8, ""), "insert: the lease is of another cache");
+  EXPECT_EQ(refusal(cache, 12, 8, ""), "");
 }
 
 TEST(PrefixCacheInsert, BehindALeaseThatHoldsNothing) {

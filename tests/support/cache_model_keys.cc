@@ -162,14 +162,14 @@ void CacheModel::do_insert(Bits& bits) {
   const std::size_t existing = reference_.look(key.ns, key.tokens).agreed * config_.page_size;
   const Freed freed = reference_.insert(key.ns, key.tokens, spec);
   // Behind a lease, what it holds is not looked at: garbage will do. (A lease changes what becomes
-  // of tombstones on its path, so not where there may be some.)
+  // of tombstones and snapshots on its path, so not where there may be some.)
   KeyData given = key;
   Lease lease;
-  if (options.owned_by_tree > 0 && !config_.window && bits.chance(2)) {
+  if (options.owned_by_tree > 0 && !config_.window && !config_.state && bits.chance(2)) {
     lease = *cache_->lock(match);
     options.held = &lease;
     std::fill_n(given.tokens.begin(), held, Token{-7});
-    std::fill_n(slots.begin(), held - config_.page_size, SlotId{-9});
+    std::fill_n(slots.begin(), held, SlotId{-9});
   }
   const Inserted inserted = *cache_->insert(given.view(), slots, options);
   lease.release();

@@ -12,6 +12,7 @@ import atexit
 import logging
 import time
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -295,7 +296,7 @@ class PandoHiCache(PandoPrefixCache):
             return
         namespace = last_host_node.namespace
         if matched_prefix_tokens is not None:
-            namespace = namespace_of(extra_key, cache_salt)
+            namespace = namespace_of(SimpleNamespace(extra_key=extra_key, cache_salt=cache_salt))
         else:
             match = last_host_node.match
             known = match.length + match.host_length if match is not None else 0

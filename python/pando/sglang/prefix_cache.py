@@ -15,7 +15,7 @@ import functools
 import itertools
 import time
 from array import array
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -39,12 +39,23 @@ def _head(tokens: Any, length: int) -> Any:
     return tokens[:length]
 
 
+def namespace_of(holder: Any) -> str | bytes:
+    """What keeps equal tokens apart, in one text: of a key, or of a request."""
+    extra_key, cache_salt = holder.extra_key, getattr(holder, "cache_salt", None)
+    return _namespace(extra_key, cache_salt) if extra_key or cache_salt else ""
+
+
 @functools.lru_cache(maxsize=4096)
-def namespace_of(extra_key: str | None, cache_salt: str | None) -> str | bytes:
-    """What keeps equal tokens apart, in one text."""
-    if cache_salt:
-        return pando.make_namespace(salt=cache_salt, extra=extra_key or "")
-    return pando.make_namespace(extra=extra_key) if extra_key else ""
+def _namespace(extra_key: str | None, cache_salt: str | None) -> bytes:
+    return pando.make_namespace(salt=cache_salt or "", extra=extra_key or "")
+
+
+def _all_from(req: Any, start: int) -> Any:
+    """What a request was given and has generated, from a position on."""
+    given = len(req.origin_input_ids)
+    if start >= given:
+        return req.output_ids[start - given :]
+    return req.origin_input_ids[start:] + req.output_ids
 
 
 def _bookkeeping(req: Any) -> Any:
@@ -143,7 +154,7 @@ class PandoPrefixCache(Reports):
             length = limit
         if self.disable or length <= self._spare_tokens:
             return self._empty_match
-        namespace = namespace_of(key.extra_key, getattr(key, "cache_salt", None))
+        namespace = namespace_of(key)
         if length != len(tokens):
             tokens = _head(tokens, length)
         match = self._cache.match(tokens, ns=namespace)
@@ -167,7 +178,7 @@ class PandoPrefixCache(Reports):
         limit = getattr(key, "limit", None)
         length = len(tokens) if limit is None else min(len(tokens), limit)
         if not self.disable and length > self._spare_tokens:
-            namespace = namespace_of(key.extra_key, getattr(key, "cache_salt", None))
+            namespace = namespace_of(key)
             self._cache.match(_head(tokens, length), ns=namespace, slots=False)
 
     def supports_fast_match_prefix(self) -> bool:
@@ -176,7 +187,10 @@ class PandoPrefixCache(Reports):
 
     def dfs_weight_order(self, node_handles: Any) -> list[int]:
         """Of waiting requests, by what their prefixes share."""
-        paths = [self._no_path if node.match is None else node.match.slots for node in node_handles]
+        paths = [
+            self._no_path if node.match is None or node.match.slots is None else node.match.slots
+            for node in node_handles
+        ]
         return dfs_weight_order(paths)
 
     # ---- Locks ---------------------------------------------------------------------------------
@@ -199,7 +213,7 @@ class PandoPrefixCache(Reports):
         locks = node.locks
         if not locks:
             raise RuntimeError(f"dec_lock_ref: {node!r} is not locked")
-        name = self.interface.name_of(params)
+        name = None if params is None else self.interface.name_of(params)
         if name is not None and name in locks:
             locks.remove(name)
         else:
@@ -242,11 +256,10 @@ class PandoPrefixCache(Reports):
         if self.disable:
             self._bridge.free_row(table, row, kept, kv_len_to_handle)
             return
-        tokens = req.origin_input_ids + req.output_ids
-        length = min(len(tokens), kv_len_to_handle)
+        length = min(len(req.origin_input_ids) + len(req.output_ids), kv_len_to_handle)
         if is_insert and not self.disable_finished_insert:
             slots = self._slots.host_row(table, row, length)
-            inserted = self._insert_for(req, _head(tokens, length), slots, kept)
+            inserted = self._insert_for(req, lambda start: _all_from(req, start), slots, kept)
             if inserted is not None:
                 kept = inserted.length
                 self._bridge.flush()
@@ -263,11 +276,12 @@ class PandoPrefixCache(Reports):
             req.prefix_indices = self._slots.row(table, row, slots)
         else:
             req.prefix_indices = self._slots.to_engine(fresh)
-        if node is not None:
+        if node is not None and not node.locks:
             name = self._lock(node)
             self._unlock_request(req)
-            req.last_node = node
             self._set_receipt(req, name)
+        if node is not None:
+            req.last_node = node
         self._bridge.flush()
 
     def checkpoint(self, req: Any, *, up_to: int, **_: Any) -> None:
@@ -294,16 +308,22 @@ class PandoPrefixCache(Reports):
         """Gives the tree what is computed. Its end, if it took anything, and all slots of the
         request anew, if the tree had some of them already."""
         protected = own.cache_protected_len // self.page_size * self.page_size
+        # Without windows the request's lease just grows, and nothing changes but its end.
+        grows = self.sliding_window_size is None and not self._by_checkpoint
         inserted = None
         if not self.disable:
-            inserted = self._insert_for(req, tokens, slots, protected, chunked)
+            inserted = self._insert_for(
+                req, lambda start: tokens[start:], slots, protected, chunked, grows
+            )
         if inserted is None:
             return None, None
         kept = inserted.length
-        namespace = self._namespace_of(req)
+        namespace = namespace_of(req)
         fresh = np.empty(len(tokens), np.int64) if inserted.existing > protected else None
-        wanted = None if self._by_checkpoint else False  # all of them, or none
-        match = self._cache.match(tokens, ns=namespace, slots=wanted if fresh is None else fresh)
+        if fresh is None and grows:
+            match = inserted.match()
+        else:
+            match = self._cache.match(tokens, ns=namespace, slots=fresh)
         if match.length != kept:
             raise RuntimeError(
                 f"{kept} tokens of a request were cached, of which {match.length} can be matched "
@@ -316,14 +336,25 @@ class PandoPrefixCache(Reports):
                 self._slots.to_engine(fresh[protected:kept]),
             )
         own.cache_protected_len = kept
-        return Node(self, match, tokens if self._keep_tokens else None, namespace), fresh
+        node = Node(self, match, tokens if self._keep_tokens else None, namespace)
+        if grows and self._lease_on(req.last_node, kept) is not None:
+            node.locks.append(req.last_node.locks.pop())
+        return node, fresh
 
     def _insert_for(
-        self, req: Any, tokens: Any, slots: np.ndarray, protected: int, chunked: bool = False
+        self,
+        req: Any,
+        tokens_from: Callable[[int], Any],
+        slots: np.ndarray,
+        protected: int,
+        chunked: bool = False,
+        grows: bool = False,
     ) -> pando.Inserted | None:
-        """Nothing where there is nothing to give: no whole page, or no window at its end."""
+        """Gives the tree a request's tokens, one for each slot; `tokens_from` a position on, at
+        least these. `grows`: the request's lease is to hold all of it. Nothing where there is
+        nothing to give: no whole page, or no window at its end."""
         page_size = self.page_size
-        length = (len(tokens) - self._spare_tokens) // page_size * page_size
+        length = (len(slots) - self._spare_tokens) // page_size * page_size
         if length <= 0 or length < protected:
             return None
         released = 0
@@ -331,19 +362,36 @@ class PandoPrefixCache(Reports):
             released = self._window_released(req) // page_size * page_size
             if released > protected and length < released + self.sliding_window_size:
                 return None
-        return self._cache.insert(
-            tokens,
-            slots,
-            ns=self._namespace_of(req),
-            owned_by_tree=protected,
-            priority=getattr(req, "priority", 0) or 0,
+        namespace = namespace_of(req)
+        priority = getattr(req, "priority", 0) or 0
+        lease = self._lease_on(req.last_node, protected)
+        if lease is None:
+            return self._cache.insert(
+                _head(tokens_from(0), len(slots)),
+                slots,
+                ns=namespace,
+                owned_by_tree=protected,
+                priority=priority,
+                chunked=chunked,
+                window_released=released,
+            )
+        return self._cache.insert_behind(
+            lease,
+            _head(tokens_from(protected), len(slots) - protected),
+            slots[protected:],
+            ns=namespace,
+            extend_lease=grows,
+            priority=priority,
             chunked=chunked,
             window_released=released,
         )
 
-    @staticmethod
-    def _namespace_of(req: Any) -> str | bytes:
-        return namespace_of(req.extra_key, getattr(req, "cache_salt", None))
+    def _lease_on(self, node: Any, length: int) -> pando.Lease | None:
+        """The one that a request has on its node, if it holds exactly so many tokens."""
+        if node is None or len(node.locks) != 1:
+            return None
+        lease = self._leases.get(node.locks[-1])
+        return lease if lease is not None and lease.length == length > 0 else None
 
     def _window_released(self, req: Any) -> int:
         kv = getattr(req, "kv", None)
@@ -385,7 +433,7 @@ class PandoPrefixCache(Reports):
         if (length - self._spare_tokens) // self.page_size == 0:
             return self.interface.insert_result(prefix_len=0)
         tokens = _head(tokens, length)
-        namespace = namespace_of(key.extra_key, getattr(key, "cache_salt", None))
+        namespace = namespace_of(key)
         value = params.value
         given = np.asarray(tokens) if value is None else self._slots.to_host(value)
         slots = np.zeros(length, np.int64)  # a last token without a pair has no slot

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+import pando
+
 
 class NumpySlots:
     """The engine works with NumPy arrays."""
@@ -30,7 +32,7 @@ class NumpySlots:
 
     def row(self, table: Any, row: int, host: np.ndarray) -> Any:
         """The same as a copy of int64 for the engine; `host` is what host_row() gave."""
-        return host.astype(np.int64)
+        return pando.copy_slots(host)
 
 
 class TorchSlots(NumpySlots):
@@ -54,7 +56,7 @@ class TorchSlots(NumpySlots):
         return self._torch.empty(0, dtype=self._torch.int64)
 
     def row(self, table: Any, row: int, host: np.ndarray) -> Any:
-        return self._torch.from_numpy(host.astype(np.int64))
+        return self._torch.from_numpy(pando.copy_slots(host))
 
 
 class DeviceSlots(NumpySlots):
