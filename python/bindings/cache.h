@@ -123,7 +123,16 @@ class PyRequest {
   bool owns_array_ = false;
 };
 
+/// What a key of the library is made of: both must outlive it.
+inline Key to_key(const Items<Token>& tokens, NamespaceArg ns) { return {tokens, ns.view()}; }
+
 void bind_cache(nb::module_& m);
+// Its parts.
+void bind_cache_results(nb::module_& m);
+void bind_engine_slots(nb::module_& m);
+void bind_lease(nb::module_& m);
+void bind_cache_create(nb::module_& m, nb::class_<PyCache>& cache);
+void bind_cache_tiers(nb::class_<PyCache>& cache);
 void bind_requests(nb::module_& m, nb::class_<PyCache>& cache);
 
 /// So many tokens take long enough to let other Python threads run.
