@@ -7,7 +7,7 @@ export CCACHE_BASEDIR = $(CURDIR)
 export CCACHE_NOHASHDIR = 1
 SOURCES = $(shell git ls-files '*.cc' '*.h' '*.cu')
 
-.PHONY: help run test release bench bench-smoke bench-store bench-python wheel test-wheel test-sglang test-slow gpu-test gpu-bench format format-check lint python-env asan tsan fuzz consume clean
+.PHONY: help run test release bench bench-smoke bench-store bench-python wheel test-wheel test-engines test-slow gpu-test gpu-bench format format-check lint python-env asan tsan fuzz consume clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -49,8 +49,8 @@ wheel: deps-build python-env  ## build a wheel into build/wheels
 test-wheel: wheel  ## install the wheel into an environment of its own and run the quick tests there
 	scripts/test-wheel.sh
 
-test-sglang: release  ## drive the plug-in through a real SGLang (downloads torch and sglang into build/sglang-venv)
-	scripts/test-sglang.sh
+test-engines: release  ## the plug-ins inside SGLang's and vLLM's own code, the example with Transformers (downloads torch)
+	scripts/test-engines.sh
 
 gpu-test: release  ## on a machine with a GPU: its tests, then the same under compute-sanitizer
 	build/release/tests/gpu_test --gtest_brief=1

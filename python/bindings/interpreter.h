@@ -42,6 +42,14 @@ class GilRelease {
   PyThreadState* state_;
 };
 
+/// Works without the GIL, whether the caller has it or not. (The stable ABI has no way to ask.)
+template <typename Work>
+void without_gil(Work&& work) {
+  const nb::gil_scoped_acquire gil;
+  const GilRelease released;
+  work();
+}
+
 /// As keep(), but let go of when the interpreter shuts down, when nobody enters Python any more:
 /// for what Python wrote and the library calls. Such an object leads back to whatever its module
 /// has, the library's own objects among them, in circles that no collector sees. Needs the GIL, as

@@ -24,6 +24,7 @@
 NB_MODULE(_core, m) {
   using namespace pando::python;
   m.doc() = "The bindings behind the pando package: import that.";
+  m.attr("__version__") = PANDO_VERSION;
   bind_errors(m);
   bind_interpreter(m);
   bind_arrays(m);

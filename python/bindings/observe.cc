@@ -18,6 +18,7 @@
 #include "cache.h"
 #include "errors.h"
 #include "events.h"
+#include "interpreter.h"
 #include "pando/explain.h"
 #include "pando/trace_recorder.h"
 #include "structs.h"
@@ -306,12 +307,7 @@ PyType_Slot metrics_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse
 
 /// Joins threads, which others need not wait for.
 void delete_metrics(Metrics* metrics) {
-  if (PyGILState_Check() == 0) {
-    delete metrics;
-    return;
-  }
-  const nb::gil_scoped_release released;
-  delete metrics;
+  without_gil([&] { delete metrics; });
 }
 
 /// Nothing, or a callable that may be let go of on any thread.
@@ -417,12 +413,7 @@ struct PyTraceRecorder {
 
 /// Writes what is queued, which others need not wait for.
 void delete_recorder(TraceRecorder* recorder) {
-  if (PyGILState_Check() == 0) {
-    delete recorder;
-    return;
-  }
-  const nb::gil_scoped_release released;
-  delete recorder;
+  without_gil([&] { delete recorder; });
 }
 
 void bind_recorder(nb::module_& m) {

@@ -7,3 +7,4 @@ library. Start with :class:`PrefixCache`.
 """
 
 from pando._core import *  # noqa: F403
+from pando._core import __version__ as __version__

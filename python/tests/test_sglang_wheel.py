@@ -2,7 +2,7 @@
 """The plug-in inside SGLang's own code: its registry, pools, allocators, keys and results, on the
 CPU, beside SGLang's own caches.
 
-Needs torch and an SGLang wheel: `scripts/test-sglang.sh` provides them. Modules that SGLang imports
+Needs torch and an SGLang wheel: `scripts/test-engines.sh` provides them. Modules that SGLang imports
 and that are not installed (kernels, model libraries, HTTP) are stubbed with empty ones, see
 sglang_stubs.py; requests are stand-ins with the fields that this SGLang keeps on its own, because
 SGLang's need a tokenizer. Skipped where torch or SGLang is missing; with PANDO_SGLANG_PYTHON set to
@@ -32,7 +32,7 @@ ELSEWHERE = os.environ.get("PANDO_SGLANG_PYTHON")
 def _missing() -> str | None:
     for name in ("torch", "sglang"):
         if importlib.util.find_spec(name) is None:
-            return f"{name} is not installed: run scripts/test-sglang.sh"
+            return f"{name} is not installed: run scripts/test-engines.sh"
     return None
 
 

@@ -89,3 +89,9 @@ def test_a_checker_finds_mistakes(tmp_path: pathlib.Path) -> None:
     assert len(found) == len(MISTAKES), done.stdout
     for number, (line, error) in enumerate(MISTAKES.items(), start=2):
         assert any(f"use.py:{number}: " in said and error in said for said in found), line
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    root = pathlib.Path(__file__).parents[2]
+    assert f'version = "{pando.__version__}"' in (root / "pyproject.toml").read_text()
+    assert f"project(pando VERSION {pando.__version__} " in (root / "CMakeLists.txt").read_text()
