@@ -47,12 +47,14 @@ def test_tokens_in_any_form(form: str) -> None:
 
 def test_torch_tensors() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    _, cache = make_cache(page_size=4)
+    allocator, cache = make_cache(page_size=4)
     ids = torch.arange(8)
-    cache.insert(ids, torch.tensor([4, 5, 6, 7, 8, 9, 10, 11]))
+    cache.insert(ids, torch.from_numpy(allocator.alloc(8)))
     out = torch.empty(8, dtype=torch.int64)
     assert cache.match(ids.to(torch.int32), slots=out).length == 8
     assert out.tolist() == [4, 5, 6, 7, 8, 9, 10, 11]
+    with pytest.raises(pando.InvalidArgument, match="expected one dimension of int32 or int64"):
+        cache.match(ids.to(torch.float32))
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_torch_sees_what_is_written(layout: pando.DeviceLayout) -> None:
     with pytest.raises(pando.InvalidArgument, match="in memory of the host, the pool of a GPU"):
         pool.set(0, [4], [new[:1].cpu(), new[:1].cpu()])
     with pytest.raises(pando.InvalidArgument, match="make it contiguous"):
-        pool.set(0, [4], [new[:1].transpose(1, 2).reshape(1, 8, 2).transpose(1, 2)] * 2)
+        pool.set(0, [4], [new[:1].transpose(1, 2).contiguous().transpose(1, 2)] * 2)
     del pool, view
     gc.collect()
     assert torch.equal(slots_of(tensor)[4], new[0]), "the tensor keeps the pool"
