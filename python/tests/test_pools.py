@@ -187,7 +187,8 @@ def test_rows_may_be_strided_and_come_from_other_pools() -> None:
     assert (a.key(1).numpy()[1:5].reshape(4, 8) == wide[::-1, :8]).all()
     assert (a.value(1).numpy()[1:5].reshape(4, 8) == wide[:, ::3]).all()
     b.set(0, np.arange(20), [a.key(0), a.value(0)])
-    assert (b.key(0).numpy() == a.key(0).numpy()).all()
+    # Memory that was never written to may hold anything, also what is unequal to itself.
+    np.testing.assert_array_equal(b.key(0).numpy(), a.key(0).numpy())
 
 
 @pytest.mark.parametrize(
