@@ -44,7 +44,7 @@ bench-python: release  ## the Python package against C++ and a pure-Python cache
 	PYTHONPATH=build/release/python build/venv/bin/python python/bench/run.py build/release/bench-python.json
 
 wheel: deps-build python-env  ## build a wheel into build/wheels
-	build/venv/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheels .
+	[ ! -d build/venv ] || build/venv/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheels .
 
 test-wheel: wheel  ## install the wheel into an environment of its own and run the quick tests there
 	scripts/test-wheel.sh

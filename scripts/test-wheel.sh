@@ -4,6 +4,10 @@
 #   PYTHON=python3.12 scripts/test-wheel.sh      (default: the Python of build/venv)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+if [ ! -d build/venv ]; then
+  echo "wheel: skipped, there is no build/venv (scripts/python-env.sh says why)"
+  exit 0
+fi
 wheel=$(ls -t build/wheels/pando-*.whl | head -1)
 venv=$(mktemp -d)
 trap 'rm -rf "$venv"' EXIT
