@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "replay/plan_json.h"
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/progress.h"
@@ -119,42 +120,6 @@ std::string table(const Plan& plan, const Scale& scale, const std::vector<std::u
   return text;
 }
 
-Json to_json(const Plan& plan, const Scale& scale, const Arguments& a,
-             const std::vector<std::string>& advice, std::uint64_t skipped) {
-  Json curves = Json::array();
-  for (const PlanCurve& curve : plan.curves) {
-    Json points = Json::array();
-    for (const PlanPoint& point : curve.points) {
-      Json item{{"capacity_blocks", point.capacity_blocks},
-                {"capacity_tokens", scale.tokens(point.capacity_blocks)},
-                {"hit_ratio_blocks", point.hit_ratio}};
-      if (scale.token_bytes) item["capacity_bytes"] = scale.bytes(point.capacity_blocks);
-      points.push_back(std::move(item));
-    }
-    curves.push_back({{"policy", curve.policy}, {"method", curve.method}, {"points", points}});
-  }
-  Json json{
-      {"command", "plan"},
-      {"trace",
-       {{"files", a.trace.paths}, {"skipped_lines", skipped}, {"block_tokens", plan.block_tokens}}},
-      {"requests", plan.requests},
-      {"unique_blocks", plan.unique_blocks},
-      {"blocks", plan.blocks},
-      {"hit_ratio_blocks_infinite", plan.infinite_hit_ratio},
-      {"sample_rate", plan.sample_rate},
-      {"sample_error", plan.sample_error}};
-  if (scale.token_bytes) {
-    json["model"] = a.model;
-    json["bytes_per_token"] = *scale.token_bytes;
-  }
-  json["curves"] = std::move(curves);
-  json["recommendation"] = {{"knee_blocks", plan.knee_blocks},
-                            {"knee_tokens", scale.tokens(plan.knee_blocks)},
-                            {"text", advice}};
-  if (scale.token_bytes) json["recommendation"]["knee_bytes"] = scale.bytes(plan.knee_blocks);
-  return json;
-}
-
 // ---- Running -----------------------------------------------------------------------------------
 
 /// In blocks; shares only once the trace has been read, so they are left to the plan's own points.
@@ -223,8 +188,12 @@ Status run(const Arguments& a) {
     *blocks = *resolved;
   }
   const std::vector<std::string> advice = recommendation(*plan, scale, owned);
-  return writer->write(to_json(*plan, scale, a, advice, (*trace)->skipped_lines()),
-                       table(*plan, scale, *rows, advice, a.trace));
+  Json json = pando::to_json(*plan, {.files = a.trace.paths,
+                                     .skipped_lines = (*trace)->skipped_lines(),
+                                     .model = a.model,
+                                     .token_bytes = scale.token_bytes});
+  json["recommendation"]["text"] = advice;
+  return writer->write(std::move(json), table(*plan, scale, *rows, advice, a.trace));
 }
 
 }  // namespace

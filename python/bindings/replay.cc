@@ -15,7 +15,7 @@
 #include "events.h"
 #include "replay/cache_arguments.h"
 #include "replay/models.h"
-#include "replay/plan.h"
+#include "replay/plan_json.h"
 #include "replay/replay_json.h"
 #include "replay/replayer.h"
 #include "replay/survey.h"
@@ -329,49 +329,11 @@ void bind_replaying(nb::module_& m) {
 
 struct PyPlan {
   Plan plan;
-  std::string model;
-  std::optional<std::size_t> token_bytes;
-  std::vector<std::string> files;
-  std::uint64_t skipped_lines = 0;
+  PlanSettings settings;
 };
 
 nb::dict plan_to_dict(const PyPlan& p) {
-  const Plan& plan = p.plan;
-  nlohmann::ordered_json curves = nlohmann::ordered_json::array();
-  const auto bytes = [&](std::uint64_t blocks) {
-    return static_cast<double>(blocks * plan.block_tokens) * static_cast<double>(*p.token_bytes);
-  };
-  for (const PlanCurve& curve : plan.curves) {
-    nlohmann::ordered_json points = nlohmann::ordered_json::array();
-    for (const PlanPoint& point : curve.points) {
-      nlohmann::ordered_json item{{"capacity_blocks", point.capacity_blocks},
-                                  {"capacity_tokens", point.capacity_blocks * plan.block_tokens},
-                                  {"hit_ratio_blocks", point.hit_ratio}};
-      if (p.token_bytes) item["capacity_bytes"] = bytes(point.capacity_blocks);
-      points.push_back(std::move(item));
-    }
-    curves.push_back({{"policy", curve.policy}, {"method", curve.method}, {"points", points}});
-  }
-  nlohmann::ordered_json json{{"command", "plan"},
-                              {"trace",
-                               {{"files", p.files},
-                                {"skipped_lines", p.skipped_lines},
-                                {"block_tokens", plan.block_tokens}}},
-                              {"requests", plan.requests},
-                              {"unique_blocks", plan.unique_blocks},
-                              {"blocks", plan.blocks},
-                              {"hit_ratio_blocks_infinite", plan.infinite_hit_ratio},
-                              {"sample_rate", plan.sample_rate},
-                              {"sample_error", plan.sample_error}};
-  if (p.token_bytes) {
-    json["model"] = p.model;
-    json["bytes_per_token"] = *p.token_bytes;
-  }
-  json["curves"] = std::move(curves);
-  json["recommendation"] = {{"knee_blocks", plan.knee_blocks},
-                            {"knee_tokens", plan.knee_blocks * plan.block_tokens}};
-  if (p.token_bytes) json["recommendation"]["knee_bytes"] = bytes(plan.knee_blocks);
-  return nb::cast<nb::dict>(from_json(std::move(json)));
+  return nb::cast<nb::dict>(from_json(to_json(p.plan, p.settings)));
 }
 
 PyPlan plan_in_python(nb::handle given_trace, const nb::kwargs& given) {
@@ -379,9 +341,10 @@ PyPlan plan_in_python(nb::handle given_trace, const nb::kwargs& given) {
   NamedArguments arguments("plan", given);
   const std::unique_ptr<PeekedTrace> peeked = open_peeked(trace);
   PyPlan out;
-  out.files = trace.files;
-  out.model = to_model(arguments.take("model"));
-  if (!out.model.empty()) out.token_bytes = unwrap(find_model(out.model)).geometry.token_bytes();
+  out.settings.files = trace.files;
+  out.settings.model = to_model(arguments.take("model"));
+  if (!out.settings.model.empty())
+    out.settings.token_bytes = unwrap(find_model(out.settings.model)).geometry.token_bytes();
   PlanOptions options;
   const nb::object policies = arguments.take("policy");
   if (nb::isinstance<nb::str>(policies))
@@ -390,7 +353,8 @@ PyPlan plan_in_python(nb::handle given_trace, const nb::kwargs& given) {
     options.policies = nb::cast<std::vector<std::string>>(policies);
   arguments.take("max_blocks", options.max_blocks);
   arguments.take("num_threads", options.num_threads);
-  const Measures measures{.block_tokens = peeked->block_tokens(), .token_bytes = out.token_bytes};
+  const Measures measures{.block_tokens = peeked->block_tokens(),
+                          .token_bytes = out.settings.token_bytes};
   const nb::object at = arguments.take("at");
   if (!at.is_none()) {
     for (const nb::handle size : at) {
@@ -403,7 +367,7 @@ PyPlan plan_in_python(nb::handle given_trace, const nb::kwargs& given) {
   const nb::object progress = arguments.take("progress");
   arguments.finish();
   out.plan = watched(*peeked, progress, [&](Trace& t) { return make_plan(t, options); });
-  out.skipped_lines = peeked->skipped_lines();
+  out.settings.skipped_lines = peeked->skipped_lines();
   return out;
 }
 
@@ -458,7 +422,7 @@ void bind_plan_types(nb::module_& m) {
           },
           nb::arg("policy"))
       .def_prop_ro(
-          "token_bytes", [](const Py& p) { return p.token_bytes; }, "With a model.")
+          "token_bytes", [](const Py& p) { return p.settings.token_bytes; }, "With a model.")
       .def("to_dict", plan_to_dict, nb::sig("def to_dict(self) -> dict[str, typing.Any]"),
            "As `pando plan --json` writes it, without the advice in words.")
       .def("__repr__", [](const Py& p) {
