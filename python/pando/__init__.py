@@ -6,5 +6,7 @@ in, and moves them between device, host, disk and a shared store. Names are thos
 library. Start with :class:`PrefixCache`.
 """
 
+from pando import _core
 from pando._core import *  # noqa: F403
-from pando._core import __version__ as __version__
+
+__version__: str = getattr(_core, "__version__")  # stubs leave such names out
