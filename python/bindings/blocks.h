@@ -36,6 +36,17 @@ struct PyBlockCacheOptions {
   nb::object observer = nb::none();
 };
 
+/// The library's own, over what they refer to.
+BlockCacheOptions to_plain(const PyBlockCacheOptions& options, Kept& kept, const SharedGuard& guard,
+                           CacheObserver* observer);
+/// The options as keyword arguments, for stubs.
+inline constexpr const char* kBlockCacheFields =
+    "groups: collections.abc.Sequence[BlockGroup] = ..., hash: BlockHashOptions | HashFunction | "
+    "str = ..., caching: bool = ..., keep_tokens: bool = ..., deduplicate: bool = ..., events: "
+    "bool "
+    "= ..., recompute_last_block: bool = ..., max_tokens: int = ..., host: BlockHostOptions | None "
+    "= ..., observer: object | None = ...";
+
 class PyBlockCache {
  public:
   explicit PyBlockCache(const PyBlockCacheOptions& options);
@@ -153,6 +164,7 @@ nb::list to_list(std::span<const BlockHash> hashes, std::size_t hash_bytes);
 
 void bind_block_hash(nb::module_& m);
 void bind_block_pool(nb::module_& m);
+void bind_block_options(nb::module_& m);
 void bind_block_cache(nb::module_& m);
 
 }  // namespace pando::python

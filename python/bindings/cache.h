@@ -135,7 +135,4 @@ void bind_cache_create(nb::module_& m, nb::class_<PyCache>& cache);
 void bind_cache_tiers(nb::class_<PyCache>& cache);
 void bind_requests(nb::module_& m, nb::class_<PyCache>& cache);
 
-/// So many tokens take long enough to let other Python threads run.
-inline constexpr std::size_t kLongTokens = 32768;
-
 }  // namespace pando::python

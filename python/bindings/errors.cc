@@ -41,8 +41,10 @@ PyObject* add(nb::module_& m, const char* name, PyObject* base, PyObject* also, 
 
 }  // namespace
 
+nb::handle error_class(ErrorCode code) { return types.by_code[static_cast<std::size_t>(code)]; }
+
 void raise(const Error& error) {
-  PyErr_SetString(types.by_code[static_cast<std::size_t>(error.code)], error.message.c_str());
+  PyErr_SetString(error_class(error.code).ptr(), error.message.c_str());
   throw nb::python_error();
 }
 

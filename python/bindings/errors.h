@@ -29,6 +29,9 @@ inline void unwrap(const Status& status) {
   if (!status) raise(status.error());
 }
 
+/// The class that an error of this code is raised as.
+nb::handle error_class(ErrorCode code);
+
 /// The Python error that is set or was caught, as the library's own: for what Python wrote and C++
 /// calls. Clears it, and tells sys.unraisablehook of it with `where`. Needs the GIL.
 Error contain(nb::python_error& caught, const char* where);

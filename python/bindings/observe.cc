@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Observers of Python's, Metrics, TraceRecorder, and what explain() tells.
+// Observers of Python's, and TraceRecorder.
 #include "observe.h"
 
 #include <fmt/format.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
 #include <chrono>
 #include <functional>
 #include <utility>
@@ -19,12 +17,8 @@
 #include "errors.h"
 #include "events.h"
 #include "interpreter.h"
-#include "pando/explain.h"
 #include "pando/trace_recorder.h"
 #include "structs.h"
-#ifdef PANDO_HAS_METRICS
-#include "pando/metrics.h"
-#endif
 
 namespace pando::python {
 
@@ -39,15 +33,6 @@ double to_seconds(Clock::time_point at) {
 Clock::time_point from_seconds(double at) {
   return Clock::time_point(
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(at)));
-}
-
-/// The class of pando.Error that an error of this code is raised as.
-nb::object class_of(ErrorCode code) {
-  constexpr std::array kNames{"InvalidArgument", "OutOfCapacity", "StaleHandle", "Unavailable",
-                              "InUse",           "Corrupt",       "NotFound",    "IoError",
-                              "TimedOut",        "Cancelled"};
-  static_assert(kNames.size() == static_cast<std::size_t>(ErrorCode::cancelled) + 1);
-  return nb::module_::import_("pando._core").attr(kNames[static_cast<std::size_t>(code)]);
 }
 
 // ---- Observers of Python's ---------------------------------------------------------------------
@@ -213,7 +198,10 @@ void bind_facts(nb::module_& m) {
           "took", [](const CallInfo& i) { return std::chrono::duration<double>(i.took).count(); },
           "In seconds.")
       .def_prop_ro(
-          "error", [](const CallInfo& i) { return i.error ? class_of(*i.error) : nb::none(); },
+          "error",
+          [](const CallInfo& i) {
+            return i.error ? nb::borrow(error_class(*i.error)) : nb::none();
+          },
           nb::sig("def error(self) -> type[Error] | None"), "None: it succeeded.")
       .def("__repr__", [](const CallInfo& i) {
         return fmt::format("CallInfo(call={}, took={:.9f}, error={})", to_string(i.call),
@@ -231,179 +219,6 @@ void bind_facts(nb::module_& m) {
       .def_ro("prompt_length", &PyFinishedRequest::prompt_length, "Tokens that start() was given.")
       .def_ro("started", &PyFinishedRequest::started, "As time.monotonic() counts.");
 }
-
-// ---- Why ---------------------------------------------------------------------------------------
-
-void bind_explain(nb::module_& m) {
-  nb::enum_<Finding>(m, "Finding", "Why a part of a key is, or is not, cached.")
-      .value("on_device", Finding::on_device)
-      .value("on_host", Finding::on_host)
-      .value("window_gone", Finding::window_gone,
-             "Its tokens are there, the window that a match there needs is not.")
-      .value("no_snapshot", Finding::no_snapshot,
-             "Its tokens are there, but no recurrent state at or behind their end.")
-      .value("evicted", Finding::evicted, "Was there; see Eviction.")
-      .value("other_namespace", Finding::other_namespace, "Is there, but under another namespace.")
-      .value("never_seen", Finding::never_seen, "Or longer ago than is remembered.")
-      .value("shorter_than_a_page", Finding::shorter_than_a_page,
-             "The tail: only whole pages are cached.")
-      .value("disabled", Finding::disabled, "This cache keeps nothing.");
-  nb::enum_<Pressure>(m, "Pressure", "Who needed the room.")
-      .value("allocate", Pressure::allocate, "A request's new tokens.")
-      .value("evict_call", Pressure::evict_call, "The engine asked for it.")
-      .value("load_back", Pressure::load_back, "Tokens that came back from the host.")
-      .value("host_room", Pressure::host_room, "Copies on their way to a full host.")
-      .value("failed_load", Pressure::failed_load, "Nobody: its bytes had not arrived.");
-  bind_struct<Eviction>(m, "Eviction", "How a part of a key was lost.")
-      .field("from_medium", &Eviction::from, "Medium", "The last tier that had it.")
-      .field("pressure", &Eviction::pressure, "Pressure")
-      .field("pressure_tokens", &Eviction::pressure_tokens, "int", "That were to be freed.")
-      .field("at_match", &Eviction::at_match, "int",
-             "So many calls of match() and start() came before.")
-      .done();
-  bind_struct<KeyPart>(m, "KeyPart", "Tokens [begin, end) of a key.")
-      .field("begin", &KeyPart::from, "int")
-      .field("end", &KeyPart::to, "int")
-      .field("finding", &KeyPart::finding, "Finding")
-      .field("eviction", &KeyPart::eviction, "Eviction | None", "Of `evicted`.")
-      .property(
-          "ns", [](const KeyPart& p) { return to_bytes(p.ns); },
-          [](KeyPart& p, nb::handle ns) { p.ns = from_text(ns, "ns"); }, "bytes",
-          "Of `other_namespace`: one of them.")
-      .done();
-  bind_struct<Explanation>(m, "Explanation",
-                           "Why a key is, or is not, in a PrefixCache, part by part.")
-      .field("parts", &Explanation::parts, "list[KeyPart]", "In order, without gaps.")
-      .field("matches", &Explanation::matches, "int", "Calls of match() and start() so far.")
-      .field("forgetful", &Explanation::forgetful, "bool",
-             "Evictions had to be forgotten: what was never seen may have been.")
-      .done();
-}
-
-// ---- Metrics -----------------------------------------------------------------------------------
-
-#ifdef PANDO_HAS_METRICS
-
-/// `tenant_of` is what the metrics call; the garbage collector sees it here.
-struct PyMetrics {
-  std::shared_ptr<Metrics> metrics;
-  std::shared_ptr<nb::object> tenant_of;
-};
-
-int traverse_metrics(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (!nb::inst_ready(self)) return 0;
-  if (const auto& tenant_of = nb::inst_ptr<PyMetrics>(self)->tenant_of) Py_VISIT(tenant_of->ptr());
-  return 0;
-}
-int clear_metrics(PyObject* self) {
-  if (nb::inst_ready(self))
-    if (const auto& tenant_of = nb::inst_ptr<PyMetrics>(self)->tenant_of) tenant_of->reset();
-  return 0;
-}
-PyType_Slot metrics_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_metrics)},
-                               {Py_tp_clear, reinterpret_cast<void*>(clear_metrics)},
-                               {0, nullptr}};
-
-/// Joins threads, which others need not wait for.
-void delete_metrics(Metrics* metrics) {
-  without_gil([&] { delete metrics; });
-}
-
-/// Nothing, or a callable that may be let go of on any thread.
-std::shared_ptr<nb::object> share(nb::handle callable) {
-  if (callable.is_none()) return nullptr;
-  return {new nb::object(nb::borrow(callable)), [](nb::object* object) {
-            const nb::gil_scoped_acquire gil;
-            delete object;
-          }};
-}
-
-std::function<std::string(std::string_view)> to_tenant_of(
-    const std::shared_ptr<nb::object>& callable) {
-  if (!callable) return {};
-  return [callable](std::string_view ns) -> std::string {
-    const nb::gil_scoped_acquire gil;
-    try {
-      if (callable->is_valid()) return from_text((*callable)(to_bytes(ns)), "tenant_of");
-    } catch (nb::python_error& error) {
-      (void)contain(error, "Metrics.tenant_of");
-    }
-    return "error";
-  };
-}
-
-std::vector<std::pair<std::string, std::string>> to_labels(nb::handle labels) {
-  std::vector<std::pair<std::string, std::string>> result;
-  if (labels.is_none()) return result;
-  for (const auto& [name, value] : nb::cast<nb::dict>(labels))
-    result.emplace_back(nb::cast<std::string>(name), nb::cast<std::string>(nb::str(value)));
-  return result;
-}
-
-void bind_metrics(nb::module_& m) {
-  using Py = PyMetrics;
-  nb::class_<Py>(
-      m, "Metrics", nb::type_slots(metrics_slots),
-      "Metrics of one cache for Prometheus: an observer that counts and times. Call collect() once "
-      "per step or so. text() and serve() may come from any thread.\n\n"
-      ">>> metrics = pando.Metrics(labels={'rank': '0'})\n"
-      ">>> cache = pando.BlockCache(100, observer=metrics)\n"
-      ">>> request = cache.start(range(40))\n"
-      ">>> metrics.collect(cache)\n"
-      ">>> 'rank=\"0\"' in metrics.text()\n"
-      "True\n")
-      .def(
-          "__init__",
-          [](Py* self, nb::handle labels, std::size_t max_tenants, nb::handle tenant_of) {
-            const std::shared_ptr<nb::object> callable = share(tenant_of);
-            std::unique_ptr<Metrics> made =
-                unwrap(Metrics::create({.labels = to_labels(labels),
-                                        .max_tenants = max_tenants,
-                                        .tenant_of = to_tenant_of(callable)}));
-            new (self) Py{std::shared_ptr<Metrics>(made.release(), delete_metrics), callable};
-          },
-          nb::kw_only(), nb::arg("labels") = nb::none(), nb::arg("max_tenants") = 0,
-          nb::arg("tenant_of") = nb::none(),
-          nb::sig("def __init__(self, *, labels: dict[str, str] | None = None, max_tenants: int = "
-                  "0, tenant_of: collections.abc.Callable[[bytes], str] | None = None) -> None"),
-          "`labels` are on every metric. Counters per tenant, for the first `max_tenants` that "
-          "come; `tenant_of` says whose a namespace is.")
-      .def(
-          "serve",
-          [](Py& self, const std::string& host, std::uint16_t port) {
-            return unwrap(
-                run(true, [&] { return self.metrics->serve({.host = host, .port = port}); }));
-          },
-          nb::arg("host") = "127.0.0.1", nb::arg("port") = 0,
-          "Answers GET /metrics there from now on; the port that was taken. Once.")
-      .def(
-          "collect",
-          [](Py& self, PyBlockCache& cache) {
-            cache.call("collect", [&](BlockCache& c) { self.metrics->collect(c); });
-          },
-          nb::arg("cache"), "Takes over sizes and totals, on the thread of the cache.")
-      .def(
-          "collect",
-          [](Py& self, PyCache& cache) {
-            cache.work("collect", false, [&](PrefixCache& c) { self.metrics->collect(c); });
-          },
-          nb::arg("cache"), "Takes over sizes and totals, on the thread of the cache.")
-      .def(
-          "text", [](Py& self) { return run(true, [&] { return self.metrics->text(); }); },
-          "What a scrape gives.");
-}
-
-std::shared_ptr<CacheObserver> metrics_of(nb::handle observer) {
-  return nb::isinstance<PyMetrics>(observer) ? nb::cast<PyMetrics&>(observer).metrics : nullptr;
-}
-
-#else
-
-void bind_metrics(nb::module_&) {}
-std::shared_ptr<CacheObserver> metrics_of(nb::handle) { return nullptr; }
-
-#endif
 
 // ---- Recording ---------------------------------------------------------------------------------
 

@@ -22,6 +22,12 @@ std::shared_ptr<CacheObserver> to_observer(nb::handle observer, Kept& kept);
 /// collected.
 void mute(CacheObserver* observer);
 
+/// Of a Metrics; nothing of anything else.
+std::shared_ptr<CacheObserver> metrics_of(nb::handle observer);
+
 void bind_observe(nb::module_& m);
+// Its parts.
+void bind_explain(nb::module_& m);
+void bind_metrics(nb::module_& m);
 
 }  // namespace pando::python

@@ -7,6 +7,7 @@
 #include <nanobind/nanobind.h>
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -44,6 +45,9 @@ class Entry {
  private:
   Guard& guard_;
 };
+
+/// So many tokens take long enough to let other Python threads run.
+inline constexpr std::size_t kLongTokens = 32768;
 
 /// Calls `work`; a long one lets other Python threads run meanwhile.
 template <typename Work>

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from array import array
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
 import sglang_standins as standins
 from sglang_engine import CheckpointEngine, Engine
 

@@ -7,8 +7,6 @@ import doctest
 import hashlib
 import importlib
 import random
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,13 +16,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-sys.path.insert(0, str(Path(__file__).parent))
+import vllm_stand_ins as stand_ins
+from canonical_cbor import cbor
+from vllm_stand_ins import Request, config
 
-import vllm_stand_ins as stand_ins  # noqa: E402
-from vllm_stand_ins import Request, config  # noqa: E402
-
-import pando  # noqa: E402
-import pando.vllm  # noqa: E402
+import pando
+import pando.vllm
 
 SIZE = 4  # tokens of a block, in all of these
 
@@ -487,28 +484,6 @@ def test_events_have_vllm_s_fields(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ---- Hashes ----------------------------------------------------------------------------------
-
-
-def cbor(value: Any) -> bytes:
-    """Canonical CBOR of what vLLM hashes."""
-
-    def head(major: int, n: int) -> bytes:
-        for size, code in ((0, None), (1, 24), (2, 25), (4, 26), (8, 27)):
-            if size == 0 and n < 24:
-                return bytes([major << 5 | n])
-            if size and code is not None and n < 1 << (8 * size):
-                return bytes([major << 5 | code]) + n.to_bytes(size, "big")
-        raise ValueError(n)
-
-    if value is None:
-        return b"\xf6"
-    if isinstance(value, int):
-        return head(0, value) if value >= 0 else head(1, -1 - value)
-    if isinstance(value, bytes):
-        return head(2, len(value)) + value
-    if isinstance(value, str):
-        return head(3, len(value.encode())) + value.encode()
-    return head(4, len(value)) + b"".join(cbor(item) for item in value)
 
 
 def test_block_hashes_are_vllm_s(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import os
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace as Some
@@ -19,13 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+import vllm_source
+from vllm_stand_ins import Request
 
-import vllm_source  # noqa: E402
-from vllm_stand_ins import Request  # noqa: E402
-
-import pando  # noqa: E402
-import pando.vllm  # noqa: E402
+import pando
+import pando.vllm
 
 SOURCES = [Path(p) for p in os.environ.get("PANDO_VLLM_SOURCES", "").split(":") if p]
 pytestmark = pytest.mark.skipif(

@@ -23,12 +23,9 @@ namespace pando {
 Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(
     const Key& key, std::span<const SlotId> slots, const InsertOptions& insert_options) {
   const std::size_t page_size = index.page_size();
-  NodeIndex held = kNoNode;
-  if (insert_options.held != nullptr) {
-    if (Status s = refuse_held(key, insert_options); !s) return s.error();
-    held = index.resolve(insert_options.held->node());
-  }
-  const Plan plan{held == kNoNode ? index.descend(key, nullptr) : index.descend_behind(held, key),
+  const Result<NodeIndex> held = held_node(key, insert_options);
+  if (!held) return held.error();
+  const Plan plan{*held == kNoNode ? index.descend(key, nullptr) : index.descend_behind(*held, key),
                   index.num_pages(key), insert_options.window_released / page_size};
   if (Status s = refuse_insert(plan, insert_options); !s) return s.error();
   const std::size_t existing = plan.cursor.pages * page_size;
@@ -41,7 +38,7 @@ Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(
   adoptions.clear();
   duplicates.clear();
   Status status = plan_existing(plan, slots, insert_options.owned_by_tree / page_size,
-                                /*look_at_last=*/held == kNoNode);
+                                /*look_at_last=*/*held == kNoNode);
   if (status.ok()) status = plan_new(plan, slots);
   // Claiming proved that the duplicates are the caller's and differ; they are not kept.
   for (const PageId page : duplicates) ledger.unclaim(page);
@@ -51,7 +48,9 @@ Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(
   return Error{status.error().code, "insert: " + status.error().message};
 }
 
-Status PrefixCache::Impl::refuse_held(const Key& key, const InsertOptions& o) const {
+// Where the lease of the options ends; nothing without one, or one that holds nothing.
+Result<NodeIndex> PrefixCache::Impl::held_node(const Key& key, const InsertOptions& o) const {
+  if (o.held == nullptr) return kNoNode;
   const NodeIndex node = index.resolve(o.held->node());
   const std::size_t pages = node == kNoNode ? 0 : index.node(node).end_pages;
   const std::size_t length = pages * index.page_size();
@@ -63,7 +62,7 @@ Status PrefixCache::Impl::refuse_held(const Key& key, const InsertOptions& o) co
     return make_error(ErrorCode::invalid_argument,
                       "insert: the lease is in namespace '{}', the key in '{}'",
                       index.namespace_of(node), key.ns);
-  return {};
+  return node;
 }
 
 Status PrefixCache::Impl::refuse_insert(const Plan& plan, const InsertOptions& o) const {

@@ -110,7 +110,7 @@ struct PrefixCache::Impl : CacheCore {
   std::vector<PageId> duplicates;
 
  private:
-  Status refuse_held(const Key& key, const InsertOptions& options) const;
+  Result<NodeIndex> held_node(const Key& key, const InsertOptions& options) const;
   Status refuse_insert(const Plan& plan, const InsertOptions& options) const;
   Status plan_existing(const Plan& plan, std::span<const SlotId> slots, std::size_t owned_pages,
                        bool look_at_last);

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What PrefixCache.explain() tells.
+#include "pando/explain.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
+
+#include "events.h"
+#include "observe.h"
+#include "structs.h"
+
+namespace pando::python {
+
+void bind_explain(nb::module_& m) {
+  nb::enum_<Finding>(m, "Finding", "Why a part of a key is, or is not, cached.")
+      .value("on_device", Finding::on_device)
+      .value("on_host", Finding::on_host)
+      .value("window_gone", Finding::window_gone,
+             "Its tokens are there, the window that a match there needs is not.")
+      .value("no_snapshot", Finding::no_snapshot,
+             "Its tokens are there, but no recurrent state at or behind their end.")
+      .value("evicted", Finding::evicted, "Was there; see Eviction.")
+      .value("other_namespace", Finding::other_namespace, "Is there, but under another namespace.")
+      .value("never_seen", Finding::never_seen, "Or longer ago than is remembered.")
+      .value("shorter_than_a_page", Finding::shorter_than_a_page,
+             "The tail: only whole pages are cached.")
+      .value("disabled", Finding::disabled, "This cache keeps nothing.");
+  nb::enum_<Pressure>(m, "Pressure", "Who needed the room.")
+      .value("allocate", Pressure::allocate, "A request's new tokens.")
+      .value("evict_call", Pressure::evict_call, "The engine asked for it.")
+      .value("load_back", Pressure::load_back, "Tokens that came back from the host.")
+      .value("host_room", Pressure::host_room, "Copies on their way to a full host.")
+      .value("failed_load", Pressure::failed_load, "Nobody: its bytes had not arrived.");
+  bind_struct<Eviction>(m, "Eviction", "How a part of a key was lost.")
+      .field("from_medium", &Eviction::from, "Medium", "The last tier that had it.")
+      .field("pressure", &Eviction::pressure, "Pressure")
+      .field("pressure_tokens", &Eviction::pressure_tokens, "int", "That were to be freed.")
+      .field("at_match", &Eviction::at_match, "int",
+             "So many calls of match() and start() came before.")
+      .done();
+  bind_struct<KeyPart>(m, "KeyPart", "Tokens [begin, end) of a key.")
+      .field("begin", &KeyPart::from, "int")
+      .field("end", &KeyPart::to, "int")
+      .field("finding", &KeyPart::finding, "Finding")
+      .field("eviction", &KeyPart::eviction, "Eviction | None", "Of `evicted`.")
+      .property(
+          "ns", [](const KeyPart& p) { return to_bytes(p.ns); },
+          [](KeyPart& p, nb::handle ns) { p.ns = from_text(ns, "ns"); }, "bytes",
+          "Of `other_namespace`: one of them.")
+      .done();
+  bind_struct<Explanation>(m, "Explanation",
+                           "Why a key is, or is not, in a PrefixCache, part by part.")
+      .field("parts", &Explanation::parts, "list[KeyPart]", "In order, without gaps.")
+      .field("matches", &Explanation::matches, "int", "Calls of match() and start() so far.")
+      .field("forgetful", &Explanation::forgetful, "bool",
+             "Evictions had to be forgotten: what was never seen may have been.")
+      .done();
+}
+
+}  // namespace pando::python
