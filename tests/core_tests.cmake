@@ -53,9 +53,13 @@ pando_test(base_test LABEL unit SOURCES
 pando_test(index_test LABEL unit SOURCES
   index/eviction_order_test.cc
   index/policy_test.cc
-  index/radix_nodes_test.cc)
+  index/radix_nodes_test.cc
+  index/reuse_hazard_test.cc)
 
 pando_test(index_model_test LABEL model LIBRARIES rapidcheck SOURCES
+  base/id_map_model_test.cc
+  index/block_history_test.cc
   index/branch_index_test.cc
   index/child_table_test.cc
-  index/eviction_order_model_test.cc)
+  index/eviction_order_model_test.cc
+  index/reuse_hazard_model_test.cc)

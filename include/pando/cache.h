@@ -30,6 +30,7 @@
 #include "pando/policy.h"
 #include "pando/ranks.h"
 #include "pando/result.h"
+#include "pando/retention.h"
 #include "pando/state_allocator.h"
 #include "pando/tiers.h"
 #include "pando/types.h"
@@ -66,6 +67,8 @@ struct CacheOptions {
   /// What the device evicts goes on in host memory. The pools and the copier must outlive the
   /// cache.
   std::optional<HostTierOptions> host = {};
+  /// What is kept longer than the policy would keep it, and for whom.
+  RetentionOptions retention = {};
   /// Others that mirror this cache (tensor and pipeline parallelism): every rank makes the same
   /// calls in the same order, and what depends on local timing or room is agreed. Must outlive it.
   Ranks* ranks = nullptr;
@@ -164,6 +167,13 @@ struct InsertOptions {
   const Lease* held = nullptr;
   std::int32_t priority = 0;  ///< raises the whole path to at least this
   bool chunked = false;       ///< a part of a prefill: does not count as a hit
+  /// The request will insert more: a policy that learns from requests counts it when it has
+  /// finished.
+  bool unfinished = false;
+
+  /// Priorities of parts of the key, of which all must be.
+  std::span<const RetentionRange> retention = {};
+  SessionId session = {};  ///< an open one: what is new is its own until others use it
 
   /// Window component: the caller's own slots before this position, a multiple of the page size,
   /// have given back their window side.
@@ -177,6 +187,7 @@ struct Inserted {
   std::size_t existing = 0;  ///< of these, were there before
   std::size_t freed = 0;     ///< slots given back: the caller's duplicates, or those they replace
   std::size_t revived = 0;   ///< tokens that have a window again
+  std::size_t widened_ranges = 0;  ///< of the retention, that were not whole pages
   NodeId node = {};          ///< ends at `length`
   std::uint32_t cache = 0;   ///< which cache this is from
 
@@ -201,6 +212,11 @@ struct Request {
   Key key;                  ///< the tokens whose KV is computed, or about to be
   std::span<SlotId> slots;  ///< one per token or more: extra ones are not computed yet
   std::int32_t priority = 0;
+  /// Parts of the prompt, or of all that the request will have (kToEnd); given to the tree with
+  /// what is cached of them.
+  std::vector<RetentionRange> retention = {};
+  SessionId session = {};          ///< an open one
+  std::size_t widened_ranges = 0;  ///< of the retention: by checkpoint() and finish()
 
   std::size_t cached_length = 0;  ///< slots[0, cached_length) are the tree's, held by `lease`
   Lease lease = {};
@@ -237,11 +253,12 @@ struct EngineSlots {
   std::function<void(std::span<const SlotId> full, std::span<SlotId> window)> translate = {};
 };
 
-/// What to free at least.
+/// What to free at least, and for whom: other tenants keep what they have up to their floors.
 struct EvictGoal {
   std::size_t tokens = 0;
   std::size_t window_tokens = 0;
   std::size_t snapshots = 0;
+  std::string_view ns = {};
 };
 
 /// What was freed, by whatever way: a leaf goes with its window and its snapshot.
@@ -372,14 +389,38 @@ class PrefixCache {
   /// A state slot, after evicting a snapshot if none is free.
   Result<StateSlot> allocate_state();
 
-  /// As the allocators', after evicting exactly what is missing.
+  /// As the allocators', after evicting exactly what is missing, for the tenant of a namespace.
   Status allocate_extend(std::span<const std::size_t> prefix_lens,
                          std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
-                         std::span<SlotId> out);
+                         std::span<SlotId> out, std::string_view ns = {});
   Status allocate_decode(std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
-                         std::span<SlotId> out);
+                         std::span<SlotId> out, std::string_view ns = {});
 
-  /// Empties the tree and gives back its slots. Refused while leases are held.
+  // Retention: see retention.h.
+  /// Holds what is on the device of the key, the longest part on whose end all components agree,
+  /// without a request; once more each time. Refused if that is nothing, or if more would be pinned
+  /// than may be.
+  Result<Pinned> pin(const Key& key, const PinOptions& options = {});
+  Status unpin(PinId id);
+  std::vector<Pin> pins() const;
+  /// Of all pinned paths together.
+  std::size_t pinned_tokens() const;
+
+  Result<SessionId> open_session(const SessionOptions& options = {});
+  /// The session is in use, though no request of it is.
+  Status touch(SessionId id);
+  /// What only this session has used goes at once, from all tiers.
+  Status close_session(SessionId id);
+  std::vector<Session> sessions() const;
+
+  /// Adds a tenant or changes its limits. Refused if all floors together are more than there is.
+  Status set_tenant(const TenantOptions& tenant);
+  Status assign_namespace(std::string_view ns, std::string_view tenant);
+  /// The owner of what is no tenant's first, whose name is empty.
+  std::vector<TenantUsage> tenants() const;
+  Result<TenantUsage> tenant_usage(std::string_view name) const;
+
+  /// Empties the tree and gives back its slots; ends all pins. Refused while leases are held.
   Status reset();
 
   Sizes sizes(ComponentKind kind = ComponentKind::full) const;
@@ -390,8 +431,9 @@ class PrefixCache {
   const CacheOptions& options() const;
   CacheStats stats() const;
   TierStats tier_stats() const;
-  /// For the cost gate: the engine has computed so many tokens of prompts in so many seconds.
-  Status report_prefill(std::size_t num_tokens, double seconds);
+  /// The engine has computed so many tokens of a prompt, behind `cached_tokens` of it, in so many
+  /// seconds. For the cost gate, and for a policy that weighs hits by what they save.
+  Status report_prefill(std::size_t num_tokens, double seconds, std::size_t cached_tokens = 0);
   /// Why each part of the key is, or is not, here: what match() would find, and why no more. What
   /// may be in a store is not asked for.
   Result<Explanation> explain(const Key& key) const;
@@ -419,7 +461,7 @@ class PrefixCache {
   void unlock(std::span<Lease::Hold* const> holds, NodeId* host_node);
 
   // The calls themselves. The public ones tell the observer of them.
-  Result<Match> quiet_match(const Key& key, std::span<SlotId> slots);
+  Result<Match> quiet_match(const Key& key, std::span<SlotId> slots, SessionId session = {});
   Result<Lease> quiet_lock(const Match& match);
   Result<Inserted> quiet_insert(const Key& key, std::span<const SlotId> slots,
                                 const InsertOptions& options);
@@ -433,9 +475,11 @@ class PrefixCache {
   Status quiet_allocate(Request& request, std::size_t from);
   Status quiet_allocate_extend(std::span<const std::size_t> prefix_lens,
                                std::span<const std::size_t> seq_lens,
-                               std::span<const SlotId> last_slots, std::span<SlotId> out);
+                               std::span<const SlotId> last_slots, std::span<SlotId> out,
+                               std::string_view ns);
   Status quiet_allocate_decode(std::span<const std::size_t> seq_lens,
-                               std::span<const SlotId> last_slots, std::span<SlotId> out);
+                               std::span<const SlotId> last_slots, std::span<SlotId> out,
+                               std::string_view ns);
   Result<StateSlot> quiet_allocate_state();
   Status quiet_checkpoint(Request& request, bool chunked);
   Status quiet_finish(Request& request, bool insert);

@@ -34,6 +34,8 @@ enum class Pressure : std::uint8_t {
   load_back,    ///< tokens that came back from the host
   host_room,    ///< copies on their way to a full host
   failed_load,  ///< nobody: its bytes had not arrived
+  tenant_cap,   ///< newer tokens of the same tenant, beyond its cap
+  session_closed,  ///< nobody: the only session that used it was closed
 };
 std::string_view to_string(Pressure pressure);
 

@@ -2,11 +2,15 @@
 // Which cached prefix goes first. A policy turns what the tree knows of a node into a key; the tree
 // keeps its evictable leaves ordered by key, O(log n) per change, and evicts the smallest.
 // Built in: lru, lfu, fifo, filo, mru, priority, slru. Implement EvictionPolicy for your own.
+//
+// One is more than a key: `hazard` learns from the requests when prefixes come back, and evicts what
+// promises the fewest hits for the time that one would have to wait for them (docs/tuning.md).
 #pragma once
 
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "pando/result.h"
@@ -31,15 +35,30 @@ struct EvictionKey {
   friend auto operator<=>(const EvictionKey&, const EvictionKey&) = default;
 };
 
+struct HazardOptions {
+  /// Weighs hits by what they save: attention makes the tail of a long prompt cost more to compute
+  /// than its beginning. For those who want short times to the first token rather than many hits.
+  bool cost_aware = false;
+  /// So many tokens into a prompt, attention costs as much as all the rest. Unless given, it is
+  /// measured: see PrefixCache::report_prefill. Until then all tokens cost the same.
+  std::optional<double> attention_tokens = {};
+
+  Status validate() const;
+};
+
 class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;
   virtual std::string_view name() const = 0;
   /// Called whenever the stats of an evictable leaf change. Must not call back into the cache.
   virtual EvictionKey key(const NodeStats& stats) const = 0;
+  /// Set: caches that can learn do so, and do not ask for keys.
+  virtual std::optional<HazardOptions> hazard() const { return {}; }
 };
 
 /// A built-in policy by name; the error lists the names.
 Result<std::unique_ptr<EvictionPolicy>> make_policy(std::string_view name);
+/// `hazard` with options. Where nothing can be learned, it is lru.
+Result<std::unique_ptr<EvictionPolicy>> make_hazard_policy(const HazardOptions& options);
 
 }  // namespace pando

@@ -23,14 +23,20 @@ Result<std::unique_ptr<EvictionPolicy>> policy_or_lru(std::unique_ptr<EvictionPo
   return make_policy("lru");
 }
 
-RadixIndex::Options index_options(const CacheOptions& o) {
+bool measures_cost(const EvictionPolicy& policy) {
+  const std::optional<HazardOptions> hazard = policy.hazard();
+  return hazard && hazard->cost_aware && !hazard->attention_tokens;
+}
+
+RadixIndex::Options index_options(const CacheOptions& o, std::size_t num_pages) {
   RadixIndex::Options options{.page_size = o.page_size,
                               .bigram = o.bigram,
                               .hashes = o.events || o.remember_evicted > 0,
                               .hash_seed = o.hash_seed.value_or(random_seed()),
                               .state = o.state.has_value(),
                               .host = o.host.has_value(),
-                              .mirrors_first = o.host && o.host->reclaim_mirrors_first};
+                              .mirrors_first = o.host && o.host->reclaim_mirrors_first,
+                              .capacity_pages = num_pages - 1};
   if (o.window) options.window_pages = pages_for(*o.window, o.page_size);
   if (o.state) {
     options.snapshot_interval_pages = pages_for(o.state->snapshot_interval, o.page_size);
@@ -135,7 +141,13 @@ Status validate_parts(const CacheOptions& options, const SlotLedger& ledger,
                       "a state component and a pool for its snapshots come together; only the {} "
                       "is given",
                       options.state ? "option" : "pool");
-  return options.host ? validate_host_tier(options, ledger, states) : Status{};
+  if (options.host) {
+    if (Status s = validate_host_tier(options, ledger, states); !s) return s;
+  }
+  const std::size_t host_pages = options.host ? options.host->full.host->num_pages() : 0;
+  return Tenants::validate(options.retention.tenants,
+                           {(ledger.num_pages() - 1) * options.page_size,
+                            host_pages * options.page_size});
 }
 
 }  // namespace
@@ -150,14 +162,15 @@ Status CacheOptions::validate() const {
   if (state && state->max_per_path == 0)
     return make_error(ErrorCode::invalid_argument,
                       "state.max_per_path is 0: nothing could be matched; expected 1 at least");
-  return {};
+  return retention.validate();
 }
 
 PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<EvictionPolicy> policy,
                         StateAllocator* state_pool)
-    : CacheCore{o, RadixIndex(index_options(o), std::move(policy)), std::move(l),
+    : CacheCore{o, RadixIndex(index_options(o, l.num_pages()), std::move(policy)), std::move(l),
                 StateLedger(state_pool), Agreement(o.ranks)},
-      cache_id(next_cache_id()) {
+      cache_id(next_cache_id()),
+      made_at(o.retention.now ? o.retention.now() : std::chrono::steady_clock::now()) {
   if (o.host) {
     tier.emplace(*this, *o.host, [this](const RadixIndex::Goal& goal) {
       const CauseScope cause(*this, Pressure::load_back, goal.pages * index.page_size());
@@ -165,6 +178,10 @@ PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<Evi
     });
     set_write_policy(o.host->write_policy);
   }
+  index.set_session_level(static_cast<Level>(o.retention.session_priority));
+  index.owner_of = [this](std::string_view ns) { return tenants.owner_of(ns); };
+  for (const TenantOptions& tenant : o.retention.tenants)
+    apply_limits(*tenants.set(tenant, shared_capacity()));
   if (o.events) events.emplace(o.page_size, o.bigram ? 1 : 0);
   if (o.remember_evicted > 0) record.emplace(o.remember_evicted);
   if (!events && !record) return;
@@ -178,6 +195,7 @@ PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<Evi
 PrefixCache::PrefixCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 PrefixCache::~PrefixCache() {
+  while (!impl_->pins.empty()) impl_->drop_pin(PinId{impl_->pins.begin()->first});
   PANDO_CHECK(impl_->num_locks == 0, "PrefixCache destroyed while {} leases are held",
               impl_->num_locks);
   impl_->observer = nullptr;
@@ -190,6 +208,7 @@ Result<std::unique_ptr<PrefixCache>> PrefixCache::Impl::make(
     const CacheOptions& options, const Status& valid,
     const std::function<SlotLedger()>& make_ledger, std::unique_ptr<EvictionPolicy> policy,
     StateAllocator* states) {
+  policy = *policy_or_lru(std::move(policy));
   std::optional<SlotLedger> ledger;
   Status ready = valid;
   std::array<Setting, kNumSettings> settings = {};
@@ -199,9 +218,13 @@ Result<std::unique_ptr<PrefixCache>> PrefixCache::Impl::make(
     settings = settings_of(options, *ledger, states);
   }
   Agreement ranks(options.ranks);
+  if (ready.ok() && !ranks.alone() && measures_cost(*policy))
+    ready = make_error(ErrorCode::invalid_argument,
+                       "hazard: ranks measure different costs; expected attention_tokens");
   if (Status s = agree(ranks, ready, settings); !s) return s.error();
-  auto impl = std::make_unique<Impl>(options, std::move(*ledger), *policy_or_lru(std::move(policy)),
-                                     states);
+  const bool measures = measures_cost(*policy);
+  auto impl = std::make_unique<Impl>(options, std::move(*ledger), std::move(policy), states);
+  if (measures) impl->prefill_cost.emplace();
   return std::unique_ptr<PrefixCache>(new PrefixCache(std::move(impl)));
 }
 

@@ -26,6 +26,8 @@ constexpr Named<Pressure> kPressures[] = {
     {Pressure::evict_call, "the engine's evict call"},
     {Pressure::load_back, "room for what came back from the host"},
     {Pressure::host_room, "room on the host"},
+    {Pressure::tenant_cap, "tenant cap"},
+    {Pressure::session_closed, "session closed"},
     {Pressure::failed_load, "a load that failed"},
 };
 

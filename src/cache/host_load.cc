@@ -83,7 +83,7 @@ RadixIndex::Goal HostTier::shortage(const LoadPlan& plan) const {
   const auto beyond = [](std::size_t wanted, std::size_t available) {
     return wanted - std::min(wanted, available);
   };
-  RadixIndex::Goal goal;
+  RadixIndex::Goal goal{.by = index_.node(plan.end).owner, .incoming_pages = plan.num_pages};
   if (const PagedAllocator* full = core_.ledger.full_side())
     goal.pages = beyond(plan.num_pages, full->available_pages());
   if (const WindowAllocator* both = core_.ledger.window_allocator())
@@ -94,11 +94,12 @@ RadixIndex::Goal HostTier::shortage(const LoadPlan& plan) const {
 
 // Evicting less than what is missing would be for nothing.
 bool HostTier::can_evict(const RadixIndex::Goal& goal) const {
-  const std::size_t page_size = index_.page_size();
-  if (goal.snapshots > index_.sizes(ComponentKind::state).evictable) return false;
+  const auto has = [&](ComponentKind kind, std::size_t n) {
+    return n == 0 || n <= index_.shelf(Medium::device, kind)->available_to(goal.by);
+  };
+  if (!has(ComponentKind::state, goal.snapshots)) return false;
   if (core_.ledger.full_side() == nullptr) return true;
-  return goal.pages <= index_.sizes(ComponentKind::full).evictable / page_size &&
-         goal.window_pages <= index_.sizes(ComponentKind::window).evictable / page_size;
+  return has(ComponentKind::full, goal.pages) && has(ComponentKind::window, goal.window_pages);
 }
 
 // Returns what was refused; nothing if all is taken.
@@ -210,7 +211,9 @@ Result<bool> HostTier::try_load(LoadPlan& plan, LoadOrder order) {
                                            : "the copier of another rank has refused");
     goal = {.pages = static_cast<std::size_t>(-values[2]),
             .window_pages = static_cast<std::size_t>(-values[3]),
-            .snapshots = static_cast<std::size_t>(-values[4])};
+            .snapshots = static_cast<std::size_t>(-values[4]),
+            .by = index_.node(plan.end).owner,
+            .incoming_pages = plan.num_pages};
     if (!can_evict(goal) || again(evicted.pages, goal.pages) ||
         again(evicted.window_pages, goal.window_pages) || again(evicted.snapshots, goal.snapshots))
       return false;

@@ -53,17 +53,38 @@ std::size_t HostTier::room(ComponentKind kind) const {
   return capacity_[at(kind)] - std::min(capacity_[at(kind)], used);
 }
 
-bool HostTier::reserve(ComponentKind kind, std::size_t n, std::vector<HostPageId>& out,
+// A tenant at its cap has room for no more than it gives up itself.
+bool HostTier::keeps_to_cap(OwnerId owner, std::size_t n) {
+  const Shelf& shelf = *index_.shelf(Medium::host, ComponentKind::full);
+  const std::size_t cap = shelf.limits(owner).cap;
+  if (cap == SIZE_MAX) return true;
+  const auto excess = [&] {
+    const std::size_t wanted = shelf.of(owner).total + under_way_[at(ComponentKind::full)] + n;
+    return wanted - std::min(wanted, cap);
+  };
+  if (const std::size_t pages = excess(); pages > 0) {
+    if (pages > shelf.of(owner).evictable) return false;
+    const CauseScope cause(core_, Pressure::tenant_cap, pages * index_.page_size());
+    evict({.pages = pages, .by = owner, .only_own = true});
+  }
+  return excess() == 0;
+}
+
+bool HostTier::reserve(ComponentKind kind, std::size_t n, OwnerId by, std::vector<HostPageId>& out,
                        Claim& claim) {
+  if (kind == ComponentKind::full && !keeps_to_cap(by, n)) return false;
   if (const std::size_t free = room(kind); free < n) {
     const std::size_t missing = n - free;
-    const Sizes sizes = index_.host_sizes(kind);
-    const std::size_t at_most = options_.reclaim_mirrors_first ? sizes.total : sizes.evictable;
+    const Shelf& shelf = *index_.shelf(Medium::host, kind);
+    const std::size_t at_most =
+        options_.reclaim_mirrors_first ? shelf.sum().total : shelf.available_to(by);
     if (at_most < missing) return false;
     const CauseScope cause(core_, Pressure::host_room, missing * index_.page_size());
-    evict(kind == ComponentKind::full     ? RadixIndex::Goal{.pages = missing}
-          : kind == ComponentKind::window ? RadixIndex::Goal{.window_pages = missing}
-                                          : RadixIndex::Goal{.snapshots = missing});
+    RadixIndex::Goal goal{.by = by};
+    (kind == ComponentKind::full     ? goal.pages
+     : kind == ComponentKind::window ? goal.window_pages
+                                     : goal.snapshots) = missing;
+    evict(goal);
     if (room(kind) < n) return false;
   }
   claim.pages[at(kind)] += n;
@@ -109,17 +130,19 @@ bool HostTier::reserve_node(NodeIndex i, Copy& copy) {
   Part part{.node = index_.id(i), .begin = index_.node(i).begin_pages()};
   part.full = copy.full.device.size();
   part.window = copy.window.device.size();
-  if (!reserve(ComponentKind::full, num_pages, copy.full.host, copy.claim)) {
+  const OwnerId owner = index_.node(i).owner;
+  if (!reserve(ComponentKind::full, num_pages, owner, copy.full.host, copy.claim)) {
     ++stats.refused_backups;
     return false;
   }
   append(copy.full.device, index_.device_pages(index_.node(i)));
   if (core_.options.window && index_.has_window(i) &&
-      reserve(ComponentKind::window, num_pages, copy.window.host, copy.claim)) {
+      reserve(ComponentKind::window, num_pages, owner, copy.window.host, copy.claim)) {
     part.has_window = true;
     core_.ledger.window_pages(std::span(copy.full.device).last(num_pages), copy.window.device);
   }
-  if (index_.has_snapshot(i) && reserve(ComponentKind::state, 1, copy.state.host, copy.claim)) {
+  if (index_.has_snapshot(i) &&
+      reserve(ComponentKind::state, 1, owner, copy.state.host, copy.claim)) {
     part.state = copy.state.device.size();
     copy.state.device.push_back(page_of(index_.snapshot(i)));
   }
@@ -236,7 +259,12 @@ void HostTier::release(const Part& part) {
 // for which there is no room.
 void HostTier::write_through(NodeIndex end) {
   if (options_.write_policy == WritePolicy::write_back) return;
-  const std::size_t enough = hits_before_backup(options_.write_policy);
+  copy_path(end, hits_before_backup(options_.write_policy));
+}
+
+void HostTier::back_up(NodeIndex end) { copy_path(end, 0); }
+
+void HostTier::copy_path(NodeIndex end, std::size_t enough) {
   path_.clear();
   for (NodeIndex i = end; !index_.node(i).is_root(); i = index_.node(i).parent) {
     const Node& node = index_.node(i);

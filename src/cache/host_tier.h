@@ -39,6 +39,8 @@ class HostTier {
 
   /// An insert ended here: starts copies of the nodes on its path that have been hit often enough.
   void write_through(NodeIndex end);
+  /// Starts copies of all nodes on the path that have none, whatever the policy.
+  void back_up(NodeIndex end);
   /// A node leaves the device without a host copy. True: it has host pages now, into which
   /// finish_write_back() will copy before its device pages are given away.
   bool write_back(NodeIndex node);
@@ -65,7 +67,9 @@ class HostTier {
   };
   /// Host pages for a component, after evicting what is missing: appended to `out`, unless the pool
   /// refuses. False, and nothing is claimed, if there is no room on any rank.
-  bool reserve(ComponentKind kind, std::size_t n, std::vector<HostPageId>& out, Claim& claim);
+  /// It is `by` that will have them.
+  bool reserve(ComponentKind kind, std::size_t n, OwnerId by, std::vector<HostPageId>& out,
+               Claim& claim);
   /// So many of them belong to a node now, or are not wanted any more.
   void settle(Claim& claim, ComponentKind kind, std::size_t n);
   void settle(Claim& claim);
@@ -141,6 +145,8 @@ class HostTier {
 
   static PageId page_of(StateSlot slot) { return PageId{slot.index + 1}; }
   std::size_t room(ComponentKind kind) const;
+  bool keeps_to_cap(OwnerId owner, std::size_t n);
+  void copy_path(NodeIndex end, std::size_t enough_hits);
   bool reserve_node(NodeIndex node, Copy& copy);
   void take_back_last(Copy& copy);
   void note_demotions(RadixIndex::Released& released);

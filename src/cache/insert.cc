@@ -205,7 +205,14 @@ Inserted PrefixCache::Impl::apply_insert(const Plan& plan, const Key& key,
   const std::size_t freed = duplicates.size() + released.pages.size();
   if (!new_pages.empty()) end = apply_new(plan, key, end);
   if (options.state) apply_snapshot(end, insert_options.snapshot);
-  index.touch_insert(end, insert_options.priority, insert_options.chunked);
+  index.touch_insert(end, {.priority = insert_options.priority,
+                           .chunked = insert_options.chunked,
+                           .unfinished = insert_options.unfinished});
+  if (sessions.contains(insert_options.session.value)) {
+    use_session(insert_options.session, end);
+  } else {
+    index.note_common_use(end);
+  }
   if (tier) {
     tier->write_through(end);
     if (storage) storage->put_unstored(end);
@@ -310,6 +317,10 @@ Result<Inserted> PrefixCache::quiet_insert(const Key& key, std::span<const SlotI
     return make_error(ErrorCode::invalid_argument,
                       "insert: {} slots for {} tokens; expected one for each", slots.size(),
                       key.tokens.size());
+  if (Status s = impl_->refuse_session(options.session, "insert"); !s) return s.error();
+  for (const RetentionRange& range : options.retention) {
+    if (Status s = refuse_range(range, key.tokens.size(), "insert"); !s) return s.error();
+  }
   const std::size_t num_pages = impl_->index.num_pages(key);
   if (num_pages == 0)
     return make_error(ErrorCode::invalid_argument,
@@ -328,7 +339,10 @@ Result<Inserted> PrefixCache::quiet_insert(const Key& key, std::span<const SlotI
     return make_error(ErrorCode::invalid_argument, "insert: the lease is of another cache");
   const Result<Impl::Plan> plan = impl_->plan_insert(key, slots, options);
   if (!plan) return plan.error();
-  const Inserted inserted = impl_->apply_insert(*plan, key, options);
+  Inserted inserted = impl_->apply_insert(*plan, key, options);
+  const NodeIndex end = impl_->index.resolve(inserted.node);
+  inserted.widened_ranges = impl_->retain(end, options.retention);
+  impl_->enforce_cap(end);
   impl_->ledger.flush();
   return inserted;
 }

@@ -65,15 +65,18 @@ Status PrefixCache::allocate(Request& request, std::size_t from) {
 
 Status PrefixCache::allocate_extend(std::span<const std::size_t> prefix_lens,
                                     std::span<const std::size_t> seq_lens,
-                                    std::span<const SlotId> last_slots, std::span<SlotId> out) {
-  return observed(impl_->observer, CacheCall::allocate,
-                  [&] { return quiet_allocate_extend(prefix_lens, seq_lens, last_slots, out); });
+                                    std::span<const SlotId> last_slots, std::span<SlotId> out,
+                                    std::string_view ns) {
+  return observed(impl_->observer, CacheCall::allocate, [&] {
+    return quiet_allocate_extend(prefix_lens, seq_lens, last_slots, out, ns);
+  });
 }
 
 Status PrefixCache::allocate_decode(std::span<const std::size_t> seq_lens,
-                                    std::span<const SlotId> last_slots, std::span<SlotId> out) {
+                                    std::span<const SlotId> last_slots, std::span<SlotId> out,
+                                    std::string_view ns) {
   return observed(impl_->observer, CacheCall::allocate,
-                  [&] { return quiet_allocate_decode(seq_lens, last_slots, out); });
+                  [&] { return quiet_allocate_decode(seq_lens, last_slots, out, ns); });
 }
 
 Result<StateSlot> PrefixCache::allocate_state() {

@@ -138,7 +138,7 @@ bool StorageTier::reserve(Fetch& fetch) {
   HostTier::Reserved& pages = fetch.pages;
   const std::size_t windows = window_space_ ? fetch.num_pages - fetch.window_from : 0;
   const auto take = [&](ComponentKind kind, std::size_t n, std::vector<HostPageId>& out) {
-    return host_.reserve(kind, n, out, fetch.claim);
+    return host_.reserve(kind, n, index_.owner(fetch.ns), out, fetch.claim);
   };
   const bool reserved = take(ComponentKind::full, fetch.num_pages, pages.full) &&
                         (windows == 0 || take(ComponentKind::window, windows, pages.window)) &&

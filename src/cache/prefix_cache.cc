@@ -37,7 +37,8 @@ std::string_view to_string(MatchEnd end) {
 
 // ---- Looking -----------------------------------------------------------------------------------
 
-Result<Match> PrefixCache::quiet_match(const Key& key, std::span<SlotId> slots) {
+Result<Match> PrefixCache::quiet_match(const Key& key, std::span<SlotId> slots,
+                                       SessionId session) {
   RadixIndex& index = impl_->index;
   if (key.tokens.empty()) return make_error(ErrorCode::invalid_argument, "match: the key is empty");
   const std::size_t page_size = index.page_size();
@@ -82,6 +83,7 @@ Result<Match> PrefixCache::quiet_match(const Key& key, std::span<SlotId> slots) 
     match.partial_node = index.id(partial.node);
   }
   index.touch(end);
+  if (!session) index.note_common_use(end);
   return match;
 }
 
@@ -147,7 +149,8 @@ EvictResult PrefixCache::quiet_evict(const EvictGoal& goal) {
   const CauseScope cause(*impl_, Pressure::evict_call, goal.tokens);
   return impl_->evict({.pages = pages_for(goal.tokens, page_size),
                        .window_pages = pages_for(goal.window_tokens, page_size),
-                       .snapshots = goal.snapshots});
+                       .snapshots = goal.snapshots,
+                       .by = impl_->tenants.owner_of(goal.ns)});
 }
 
 EvictResult PrefixCache::evict(const EvictGoal& goal) {
@@ -159,17 +162,21 @@ EvictResult PrefixCache::evict(const EvictGoal& goal) {
 // sense of an observer.
 void PrefixCache::Impl::evict_all() {
   CacheObserver* const told = std::exchange(observer, nullptr);
+  while (!pins.empty()) drop_pin(PinId{pins.begin()->first});
   if (tier) tier->drain();
   if (storage) storage->abandon();
   const auto save_to_host = std::exchange(index.save_to_host, nullptr);
-  evict({.pages = SIZE_MAX});
-  if (tier) tier->evict({.pages = SIZE_MAX});
+  for (OwnerId owner = 0; owner < tenants.list().size(); ++owner) {  // floors and all
+    evict({.pages = SIZE_MAX, .by = owner});
+    if (tier) tier->evict({.pages = SIZE_MAX, .by = owner});
+  }
   index.save_to_host = save_to_host;
   observer = told;
 }
 
 Status PrefixCache::quiet_reset() {
-  if (const std::size_t leases = impl_->num_locks + impl_->num_host_locks; leases != 0)
+  if (const std::size_t leases = impl_->num_locks + impl_->num_host_locks - impl_->pins.size();
+      leases != 0)
     return make_error(ErrorCode::in_use, "reset: {} leases are still held", leases);
   const RadixIndex::OnRemoved on_removed = std::exchange(impl_->index.on_removed, nullptr);
   impl_->evict_all();
@@ -235,6 +242,10 @@ Status PrefixCache::check() const {
     holds.host_locks += impl_->tier->num_host_locks();
   }
   if (impl_->storage) holds.host_locks += impl_->storage->num_host_locks();
+  for (const auto& [id, pin] : impl_->pins) {
+    ++holds.pins;
+    holds.device_pins += pin.host ? 0 : 1;
+  }
   if (Status s = impl_->index.check(holds); !s) return s;
   std::vector<PageId> pages;
   impl_->index.for_each_node([&](NodeIndex, const Node& node) {

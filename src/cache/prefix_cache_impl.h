@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PrefixCache is made of: the core that all parts share, and the tiers. It is made in
-// create.cc; the calls on keys are in prefix_cache.cc, leases.cc and insert.cc, those on whole
-// requests in requests.cc, those on tiers in tiers.cc and storage.cc. Each is a quiet_ call there;
-// observed.cc has the public ones.
+// What PrefixCache is made of: the core that all parts share, the tiers, and what is retained. It is
+// made in create.cc; the calls on keys are in prefix_cache.cc, leases.cc and insert.cc, those on
+// whole requests in requests.cc, those on tiers in tiers.cc and storage.cc. Each is a quiet_ call
+// there; observed.cc has the public ones. Those on what is retained are in pins.cc, sessions.cc and
+// tenants.cc.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <queue>
 #include <vector>
 
 #include "cache/cache_core.h"
 #include "cache/host_tier.h"
+#include "cache/prefill_cost.h"
 #include "cache/storage_tier.h"
+#include "cache/tenants.h"
 #include "pando/cache.h"
 
 namespace pando {
@@ -66,9 +72,14 @@ struct PrefixCache::Impl : CacheCore {
   void set_write_policy(WritePolicy policy);
   /// Of everything that nobody holds, on all tiers.
   void evict_all();
+  /// For whom room is made: whose it is, and how long the requests are that want it.
+  struct Asker {
+    std::string_view ns;
+    std::size_t num_tokens = 0;
+  };
   /// alloc(allocator), after evicting what count_pages(full side) says is missing.
   template <typename Alloc, typename CountPages>
-  Status allocate(Alloc alloc, CountPages count_pages);
+  Status allocate(const Asker& asker, Alloc alloc, CountPages count_pages);
   Lease::Hold hold_path(NodeIndex node);
   Lease::Hold hold_partial(NodeIndex node, std::uint32_t page);
   void release_hold_window(Lease::Hold& hold);
@@ -79,11 +90,60 @@ struct PrefixCache::Impl : CacheCore {
 
   /// What of the request may go to the tree now; nothing if that is less than it got from there.
   Result<std::optional<Key>> insertable(const Request& request, const char* caller) const;
-  InsertOptions insert_options(const Request& request, bool chunked) const;
+  InsertOptions insert_options(const Request& request, bool chunked, bool unfinished) const;
   std::size_t release_window(Request& request, std::size_t num_tokens);
   /// Overwrites slots of the request with the tree's own: pages [from, to) of the path to `node`.
   void copy_tree_slots(NodeIndex node, std::size_t from, std::size_t to,
                        std::span<SlotId> slots) const;
+
+  // ---- Retention ----
+
+  /// A pin: held on the device, or by `host` on the host.
+  struct HeldPin {
+    PinKind kind = PinKind::hard;
+    NodeId node = {};
+    Lease::Hold device = {};
+    NodeId host = {};
+    Ticks until = kForever;
+  };
+  struct OpenSession {
+    std::chrono::milliseconds idle_after = {};
+    Ticks idle_at = 0;
+    bool active = true;
+    bool has_timer = false;
+    std::vector<EndIndex> ends;
+  };
+  /// When a pin ends, or a session may have become idle.
+  struct Timer {
+    Ticks at = 0;
+    PinId pin = {};
+    SessionId session = {};
+    friend bool operator<(const Timer& a, const Timer& b) { return a.at > b.at; }
+  };
+  Ticks clock() const;
+  Ticks now();
+  Ticks after(std::chrono::milliseconds duration);
+  /// Whether anything ends by itself.
+  bool waits_for_time() const;
+  void pass_time(Ticks time);
+  /// Gives the path its priorities. Returns how many ranges were not whole pages.
+  std::size_t retain(NodeIndex end, std::span<const RetentionRange> ranges);
+
+  Status refuse_pin(NodeIndex end);
+  void drop_pin(PinId id);
+  void loosen_soft_pins();
+  void drop_broken_pins();
+
+  Status refuse_session(SessionId id, const char* caller) const;
+  /// A session was used, if it is open; and what it has inserted ends here, if that is a node.
+  void use_session(SessionId id, NodeIndex end);
+  void session_due(SessionId id);
+  void release_closed();
+
+  Tenants::Capacity shared_capacity() const;
+  std::size_t component_capacity(Medium medium, ComponentKind kind) const;
+  void apply_limits(OwnerId owner);
+  void enforce_cap(NodeIndex end);
 
   MatchEnd match_end(const Key& key, const RadixIndex::Cursor& walked,
                      const RadixIndex::Cursor& valid) const;
@@ -99,6 +159,18 @@ struct PrefixCache::Impl : CacheCore {
   std::size_t num_locks = 0;
   std::size_t num_snapshot_locks = 0;
   std::size_t num_host_locks = 0;
+
+  std::chrono::steady_clock::time_point made_at;
+  Ticks agreed_time = 0;
+  std::map<std::uint64_t, HeldPin> pins;
+  std::uint64_t last_pin = 0;
+  std::vector<PinId> soft_pins;  // that hold the device still
+  std::map<std::uint64_t, OpenSession> sessions;
+  std::uint64_t last_session = 0;
+  std::vector<NodeId> closing;  // ends of closed sessions that somebody held
+  std::priority_queue<Timer> timers;
+  Tenants tenants;
+  std::optional<PrefillCost> prefill_cost;  // if it is to be measured
 
   // Scratch of one operation, kept for its memory.
   std::vector<std::int64_t> poll_values;
@@ -124,5 +196,8 @@ struct PrefixCache::Impl : CacheCore {
   NodeIndex apply_new(const Plan& plan, const Key& key, NodeIndex end);
   void apply_snapshot(NodeIndex end, StateSlot snapshot);
 };
+
+/// An error unless a range of a request of `length` tokens makes sense.
+Status refuse_range(const RetentionRange& range, std::size_t length, const char* caller);
 
 }  // namespace pando

@@ -3,6 +3,7 @@
 // those on keys so that at every moment each slot of the request is the tree's (before
 // cached_length) or its own (from there on).
 #include <algorithm>
+#include <numeric>
 
 #include "base/bulk.h"
 #include "base/check.h"
@@ -26,6 +27,10 @@ Status validate(const Request& request, const char* caller) {
 }  // namespace
 
 Result<Match> PrefixCache::quiet_start(Request& request) {
+  if (Status s = impl_->refuse_session(request.session, "start"); !s) return s.error();
+  for (const RetentionRange& range : request.retention) {
+    if (Status s = refuse_range(range, request.key.tokens.size(), "start"); !s) return s.error();
+  }
   if (request.lease || request.cached_length != 0)
     return make_error(ErrorCode::in_use, "start: the request has started already");
   if (Status s = validate(request, "start"); !s) return s.error();
@@ -36,7 +41,7 @@ Result<Match> PrefixCache::quiet_start(Request& request) {
     return Match{.end = end, .cache = impl_->cache_id};
   }
   const Key key{request.key.tokens.first(request.key.tokens.size() - spare), request.key.ns};
-  Result<Match> found = quiet_match(key, request.slots);
+  Result<Match> found = quiet_match(key, request.slots, request.session);
   if (!found) return found;
   Result<Lease> lease = quiet_lock(*found);
   if (!lease) return lease.error();
@@ -48,24 +53,28 @@ Result<Match> PrefixCache::quiet_start(Request& request) {
 // Tries, evicts what is missing if that can help, and tries again; so that what the allocator
 // refuses for another reason is refused before anything is evicted.
 template <typename Alloc, typename CountPages>
-Status PrefixCache::Impl::allocate(Alloc alloc, CountPages count_pages) {
+Status PrefixCache::Impl::allocate(const Asker& asker, Alloc alloc, CountPages count_pages) {
   const PagedAllocator* full = ledger.full_side();
   if (full == nullptr)
     return make_error(ErrorCode::unavailable,
                       "allocate: this cache stands on the engine's own slots; allocate them there");
   Status status = ledger.with_allocator(alloc);
   if (status.ok() || status.error().code != ErrorCode::out_of_capacity) return status;
+  if (waits_for_time() && ranks.alone()) pass_time(clock());
   const std::size_t num_pages = count_pages(*full);
-  RadixIndex::Goal goal;
+  const OwnerId owner = tenants.owner_of(asker.ns);
+  RadixIndex::Goal goal{.by = owner,
+                        .incoming_pages = num_pages,
+                        .request_pages = asker.num_tokens / index.page_size()};
   const auto plan = [&](const PagedAllocator& side, ComponentKind kind, std::size_t& missing) {
-    const std::size_t evictable = index.sizes(kind).evictable;
+    const std::size_t evictable = index.shelf(Medium::device, kind)->available_to(owner);
     missing = num_pages - std::min(num_pages, side.available_pages());
-    if (missing <= evictable / index.page_size()) return Status{};
+    if (missing <= evictable) return Status{};
     return Status{make_error(
         ErrorCode::out_of_capacity,
         "allocate: needs {} tokens in whole pages{}; {} are free and {} evictable",
         num_pages * index.page_size(), kind == ComponentKind::window ? " of window slots" : "",
-        side.available(), evictable)};
+        side.available(), evictable * index.page_size())};
   };
   if (Status s = plan(*full, ComponentKind::full, goal.pages); !s) return s;
   if (const WindowAllocator* both = ledger.window_allocator()) {
@@ -82,22 +91,25 @@ Status PrefixCache::quiet_allocate(Request& request, std::size_t from) {
                       request.slots.size());
   const std::size_t to = request.slots.size();
   const SlotId last = from == 0 ? SlotId{0} : request.slots[from - 1];
-  return quiet_allocate_extend({&from, 1}, {&to, 1}, {&last, 1}, request.slots.subspan(from));
+  return quiet_allocate_extend({&from, 1}, {&to, 1}, {&last, 1}, request.slots.subspan(from),
+                               request.key.ns);
 }
 
 Status PrefixCache::quiet_allocate_extend(std::span<const std::size_t> prefix_lens,
                                           std::span<const std::size_t> seq_lens,
                                           std::span<const SlotId> last_slots,
-                                          std::span<SlotId> out) {
+                                          std::span<SlotId> out, std::string_view ns) {
   return impl_->allocate(
+      {ns, std::accumulate(seq_lens.begin(), seq_lens.end(), std::size_t{0})},
       [&](auto& a) { return a.alloc_extend(prefix_lens, seq_lens, last_slots, out); },
       [&](const PagedAllocator& a) { return a.pages_for_extend(prefix_lens, seq_lens); });
 }
 
 Status PrefixCache::quiet_allocate_decode(std::span<const std::size_t> seq_lens,
                                           std::span<const SlotId> last_slots,
-                                          std::span<SlotId> out) {
-  return impl_->allocate([&](auto& a) { return a.alloc_decode(seq_lens, last_slots, out); },
+                                          std::span<SlotId> out, std::string_view ns) {
+  return impl_->allocate({ns, 0},
+                         [&](auto& a) { return a.alloc_decode(seq_lens, last_slots, out); },
                          [&](const PagedAllocator& a) { return a.pages_for_decode(seq_lens); });
 }
 
@@ -159,10 +171,13 @@ Result<std::optional<Key>> PrefixCache::Impl::insertable(const Request& request,
   return std::optional<Key>(key);
 }
 
-InsertOptions PrefixCache::Impl::insert_options(const Request& request, bool chunked) const {
+InsertOptions PrefixCache::Impl::insert_options(const Request& request, bool chunked,
+                                                bool unfinished) const {
   return {.owned_by_tree = request.cached_length,
           .priority = request.priority,
           .chunked = chunked,
+          .unfinished = unfinished,
+          .session = request.session,
           .window_released = request.window_released,
           .snapshot = request.snapshot};
 }
@@ -172,7 +187,7 @@ Status PrefixCache::quiet_checkpoint(Request& request, bool chunked) {
   const Result<std::optional<Key>> key = impl_->insertable(request, "checkpoint");
   if (!key) return key.error();
   if (!*key) return {};
-  const InsertOptions options = impl_->insert_options(request, chunked);
+  const InsertOptions options = impl_->insert_options(request, chunked, /*unfinished=*/true);
   const std::span<SlotId> slots = request.slots.first((*key)->tokens.size());
   const Result<Impl::Plan> plan = impl_->plan_insert(**key, slots, options);
   if (!plan) return plan.error();
@@ -184,6 +199,8 @@ Status PrefixCache::quiet_checkpoint(Request& request, bool chunked) {
   lease.cache_ = this;
   lease.path_ = impl_->hold_path(end);
   request.lease = std::move(lease);  // lets go of the old path
+  request.widened_ranges = impl_->retain(end, request.retention);
+  impl_->enforce_cap(end);
   request.cached_length = inserted.length;
   request.snapshot = {};
   impl_->ledger.flush();
@@ -199,13 +216,20 @@ Status PrefixCache::quiet_finish(Request& request, bool insert) {
   const Result<std::optional<Key>> key = impl_->insertable(request, "finish");
   if (insert && !key) return key.error();
   if (insert && *key) {
-    const InsertOptions options = impl_->insert_options(request, /*chunked=*/false);
+    const InsertOptions options =
+        impl_->insert_options(request, /*chunked=*/false, /*unfinished=*/false);
     const Result<Impl::Plan> plan =
         impl_->plan_insert(**key, request.slots.first((*key)->tokens.size()), options);
     if (!plan) return plan.error();
-    kept = impl_->apply_insert(*plan, **key, options).length;
-  } else if (request.snapshot) {
-    impl_->states.release({&request.snapshot, 1});
+    const Inserted inserted = impl_->apply_insert(*plan, **key, options);
+    kept = inserted.length;
+    const NodeIndex end = impl_->index.resolve(inserted.node);
+    request.widened_ranges = impl_->retain(end, request.retention);
+    impl_->enforce_cap(end);
+  } else {
+    if (const NodeIndex end = impl_->index.resolve(request.lease.node()); end != kNoNode)
+      impl_->index.finish_use(end);
+    if (request.snapshot) impl_->states.release({&request.snapshot, 1});
   }
   impl_->ledger.release(std::span<const SlotId>(request.slots.subspan(kept)));
   request.lease.release();

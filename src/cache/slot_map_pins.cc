@@ -164,7 +164,7 @@ Status SlotMap::check() const {
     if (node.num_children == 0 && !places_.is_end(i) && !pins_.contains(i))
       status = make_error(ErrorCode::corrupt, "leaf {} is the end of no slot", i);
   });
-  if (status.ok() && num_nodes() > max_nodes_ && index_.victim() != kNoNode)
+  if (status.ok() && num_nodes() > max_nodes_ && index_.has_victim())
     status = make_error(ErrorCode::corrupt, "{} nodes, more than {}, and one could go", num_nodes(),
                         max_nodes_);
   return status;

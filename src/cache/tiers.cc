@@ -133,24 +133,35 @@ Result<LoadBack> PrefixCache::quiet_load_back(Lease& lease, std::span<SlotId> sl
 }
 
 PollResult PrefixCache::quiet_poll() {
-  if (!impl_->tier) return {};
   const bool stores = impl_->storage && !impl_->storage->idle();
-  if (impl_->tier->idle() && !stores) return {};
+  const bool copies = impl_->tier && (stores || !impl_->tier->idle());
+  const bool timed = impl_->waits_for_time();
+  if (!copies && !timed && impl_->closing.empty()) [[likely]]
+    return {};
   std::vector<std::int64_t>& values = impl_->poll_values;
   values.clear();
-  impl_->tier->report(values);
+  if (copies) impl_->tier->report(values);
   const std::size_t of_host = values.size();
   if (stores) impl_->storage->report(values);
+  const std::size_t of_tiers = values.size();
+  if (timed) values.push_back(impl_->clock());
   impl_->ranks.least(values);
   PollResult result;
+  if (timed) impl_->pass_time(values[of_tiers]);
   // Copies that are acknowledged now are put into the store: after those it has told of.
-  if (stores) impl_->storage->apply(std::span(values).subspan(of_host), result);
-  impl_->tier->apply(std::span(values).first(of_host), result);
-  result.idle = impl_->tier->idle() && (!impl_->storage || impl_->storage->idle());
+  const std::span told(values.data(), of_tiers);
+  if (stores) impl_->storage->apply(told.subspan(of_host), result);
+  if (copies) {
+    impl_->tier->apply(told.first(of_host), result);
+    result.idle = impl_->tier->idle() && (!impl_->storage || impl_->storage->idle());
+    if (result.failures > 0) impl_->drop_broken_pins();
+    impl_->loosen_soft_pins();
+  }
+  impl_->release_closed();
   result.ranks_lost = impl_->ranks.lost();
   impl_->give_back();
   impl_->ledger.flush();
-  if (impl_->observer != nullptr) impl_->observer->on_poll(result);
+  if (impl_->observer != nullptr && copies) impl_->observer->on_poll(result);
   return result;
 }
 
@@ -194,12 +205,17 @@ TierStats PrefixCache::tier_stats() const {
   return stats;
 }
 
-Status PrefixCache::report_prefill(std::size_t num_tokens, double seconds) {
+Status PrefixCache::report_prefill(std::size_t num_tokens, double seconds,
+                                   std::size_t cached_tokens) {
   if (!std::isfinite(seconds) || seconds <= 0)
     return make_error(ErrorCode::invalid_argument,
                       "report_prefill: {} tokens in {} s; expected a time above 0", num_tokens,
                       seconds);
   if (impl_->tier) impl_->tier->gate.prefilled_tokens.add(static_cast<double>(num_tokens), seconds);
+  if (!impl_->prefill_cost || num_tokens == 0) return {};
+  impl_->prefill_cost->add(num_tokens, cached_tokens, seconds);
+  if (const std::optional<double> tokens = impl_->prefill_cost->attention_tokens())
+    impl_->index.set_attention_tokens(*tokens);
   return {};
 }
 

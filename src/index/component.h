@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a node may have beside its full-attention side: the window of its tokens, or a snapshot of
 // recurrent state at its end. A Component knows of every node whether it has it, how many leases
-// hold it, and keeps those that may lose it in an eviction order of its own. RadixIndex tells it of
-// every change; it decides nothing about the tree.
+// hold it, and keeps those that may lose it on a shelf of its own. RadixIndex tells it of every
+// change; it decides nothing about the tree.
 //
-// Invariant: in the order are exactly the nodes that have it and whose side nobody holds, under the
-// key of their present stats; equal keys (nodes last used together lie on one path) go shallow
-// before deep. `evictable + held` is the weight of all nodes that have it.
+// Invariant: candidates of the shelf are exactly the nodes that have it and whose side nobody
+// holds, under the key of their present stats; equal keys (nodes last used together lie on one
+// path) go shallow before deep. The shelf's total is the weight of all nodes that have it.
 // Costs: O(log n) per change of a node's place, O(1) otherwise.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "index/eviction_order.h"
 #include "index/node.h"
+#include "index/shelf.h"
 #include "pando/policy.h"
 #include "pando/types.h"
 
@@ -24,7 +24,8 @@ class Component {
  public:
   /// What a node weighs in the sizes: its pages, or one snapshot.
   enum class Weight { pages, one };
-  explicit Component(Weight weight) : weight_(weight) {}
+  explicit Component(Weight weight, const HazardIndex* hazard = nullptr)
+      : weight_(weight), shelf_(Shelf::Kind::nodes, hazard) {}
 
   struct Side {
     EvictionKey key;          // under which it is in the order, if it is
@@ -50,26 +51,27 @@ class Component {
   /// Leaves the order, to come back by place(): the node's length or place on the path changes.
   void leave(NodeIndex i, const Node& node);
   /// So many pages at the end of a node that has it go, and what they weighed.
-  void trim(std::uint32_t pages) { evictable_ -= pages; }
+  void trim(const Node& node, std::uint32_t pages) { shelf_.remove(node.owner, pages, true); }
+  /// So does all that a node weighs, to another owner; it has left the order.
+  void move(NodeIndex i, const Node& node, OwnerId to);
 
   void lock(NodeIndex i, const Node& node);
   /// True when this was the last lock: the caller places the node.
   bool unlock(NodeIndex i, const Node& node);
 
-  const EvictionOrder& order() const { return order_; }
-  std::size_t evictable() const { return evictable_; }
-  std::size_t held() const { return held_; }
+  Shelf& shelf() { return shelf_; }
+  const Shelf& shelf() const { return shelf_; }
+  std::size_t evictable() const { return shelf_.sum().evictable; }
+  std::size_t held() const { return shelf_.sum().total - shelf_.sum().evictable; }
   std::size_t weight(const Node& node) const {
     return weight_ == Weight::pages ? node.num_pages : 1;
   }
-  std::size_t memory_bytes() const { return sides_.memory_bytes() + order_.memory_bytes(); }
+  std::size_t memory_bytes() const { return sides_.memory_bytes() + shelf_.memory_bytes(); }
 
  private:
   const Weight weight_;
   NodeTable<Side> sides_;
-  EvictionOrder order_;
-  std::size_t evictable_ = 0;
-  std::size_t held_ = 0;
+  Shelf shelf_;
 };
 
 }  // namespace pando

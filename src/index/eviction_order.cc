@@ -81,6 +81,10 @@ NodeIndex EvictionOrder::front() const {
   return size_ == 0 ? kNoNode : first_->entries[first_->begin].node;
 }
 
+const EvictionOrder::Entry& EvictionOrder::front_entry() const {
+  return first_->entries[first_->begin];
+}
+
 NodeIndex EvictionOrder::peek(std::size_t ahead) const {
   const Leaf* leaf = first_;
   if (ahead >= leaf->size()) {

@@ -36,8 +36,16 @@ class EvictionOrder {
 
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
+  struct Entry {
+    EvictionKey key;
+    std::uint32_t depth = 0;
+    NodeIndex node = kNoNode;
+    friend auto operator<=>(const Entry&, const Entry&) = default;
+  };
   /// The node to evict next; kNoNode when empty.
   NodeIndex front() const;
+  /// The same with what it goes by; there must be one.
+  const Entry& front_entry() const;
   /// The node `ahead` places behind the front, if it is near at hand, else kNoNode: a hint.
   NodeIndex peek(std::size_t ahead) const;
   /// A line of the block that peek() will look into when the first one runs out: to prefetch. Calls
@@ -51,12 +59,6 @@ class EvictionOrder {
   Status check() const;
 
  private:
-  struct Entry {
-    EvictionKey key;
-    std::uint32_t depth;
-    NodeIndex node;
-    friend auto operator<=>(const Entry&, const Entry&) = default;
-  };
   struct Leaf;
   struct Inner;
   union Block {

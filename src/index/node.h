@@ -28,6 +28,12 @@ struct Segment;
 using NodeIndex = std::uint32_t;
 inline constexpr NodeIndex kNoNode = 0;
 
+/// Whose room a node takes: a tenant's, or that of what all share.
+using OwnerId = std::uint16_t;
+inline constexpr OwnerId kSharedOwner = 0;
+/// Nodes of a lower level go before those of a higher one.
+using Level = std::int8_t;
+
 /// What a root knows beyond an ordinary node.
 struct NamespaceInfo {
   std::string name;
@@ -50,7 +56,7 @@ struct alignas(kCacheLine) Node {
   std::uint64_t last_access = 0;
 
   // Second line: what changes hands less often.
-  EvictionKey order_key;  // under which it is in the eviction order, if it is
+  EvictionKey order_key;  // under which it is a candidate, if it is
   std::uint64_t created = 0;
   std::uint32_t hits = 0;
   std::int32_t priority = 0;
@@ -59,12 +65,14 @@ struct alignas(kCacheLine) Node {
   std::unique_ptr<NamespaceInfo> info;  // roots only
   std::uint32_t device_children = 0;    // children that are on the device
   std::uint32_t host_locks = 0;         // own holds + children with host_locks > 0
-  bool in_order = false;
-  bool in_host_order = false;
-  bool in_mirrors = false;
-  bool on_host = false;     // has a host copy
-  bool backing_up = false;  // a copy to the host is under way
-  bool live = false;
+  OwnerId owner = kSharedOwner;
+  Level level = 0;
+  bool in_order : 1 = false;       // a candidate of the device shelf
+  bool in_host_order : 1 = false;  // of the host's
+  bool in_mirrors : 1 = false;
+  bool on_host : 1 = false;     // has a host copy
+  bool backing_up : 1 = false;  // a copy to the host is under way
+  bool live : 1 = false;
   bool cut_off : 1 = false;   // not to be found any more; goes when nobody holds it
   bool cut_top : 1 = false;   // of what was cut off: its parent does not count it as a child
   bool unstored : 1 = false;  // the store does not have all of its host copy
@@ -76,11 +84,13 @@ struct alignas(kCacheLine) Node {
   /// May leave the device: nothing below is on it, nobody holds it there. Without a host copy, what
   /// is below on the host would go too, so nobody may hold that.
   bool is_candidate() const {
-    return device_children == 0 && !is_held() && on_device() && (on_host || host_locks == 0);
+    return device_children == 0 && on_device() && is_device_evictable();
   }
   /// May leave the host, and with it the tree.
   bool is_host_candidate() const { return num_children == 0 && is_host_evictable(); }
   bool is_held() const { return locks > 0 || cut_off; }
+  /// Counts as room on the device, though something below may have to leave it first.
+  bool is_device_evictable() const { return !is_held() && (on_host || host_locks == 0); }
   /// Counts as room on the host: not elsewhere, not held.
   bool is_host_evictable() const {
     return on_host && !on_device() && !is_held() && host_locks == 0 && !backing_up;

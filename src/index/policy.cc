@@ -2,6 +2,7 @@
 // The built-in eviction policies: each is one line that makes a key.
 #include "pando/policy.h"
 
+#include <cmath>
 #include <string>
 
 #include "base/check.h"
@@ -64,15 +65,42 @@ class BuiltinPolicy final : public EvictionPolicy {
   const Builtin& builtin_;
 };
 
+constexpr std::string_view kHazard = "hazard";
+
+class HazardPolicy final : public EvictionPolicy {
+ public:
+  explicit HazardPolicy(const HazardOptions& options) : options_(options) {}
+  std::string_view name() const override { return kHazard; }
+  EvictionKey key(const NodeStats& stats) const override { return {stats.last_access, 0}; }
+  std::optional<HazardOptions> hazard() const override { return options_; }
+
+ private:
+  const HazardOptions options_;
+};
+
 }  // namespace
 
+Status HazardOptions::validate() const {
+  if (!attention_tokens || (std::isfinite(*attention_tokens) && *attention_tokens > 0)) return {};
+  return make_error(ErrorCode::invalid_argument,
+                    "hazard: attention_tokens is {}; expected a number of tokens above 0",
+                    *attention_tokens);
+}
+
+Result<std::unique_ptr<EvictionPolicy>> make_hazard_policy(const HazardOptions& options) {
+  if (Status s = options.validate(); !s) return s.error();
+  return {std::make_unique<HazardPolicy>(options)};
+}
+
 Result<std::unique_ptr<EvictionPolicy>> make_policy(std::string_view name) {
+  if (name == kHazard) return make_hazard_policy({});
   std::string known;
   for (const Builtin& builtin : kBuiltins) {
     if (builtin.name == name) return {std::make_unique<BuiltinPolicy>(builtin)};
-    known += known.empty() ? "" : ", ";
     known += builtin.name;
+    known += ", ";
   }
+  known += kHazard;
   return make_error(ErrorCode::invalid_argument, "unknown eviction policy '{}': expected one of {}",
                     name, known);
 }

@@ -37,6 +37,33 @@ std::string describe(const Component& component, NodeIndex i, const char* with,
   return fmt::format(" | {} locks {}{}", with, side.locks, side.in_order ? " evictable" : "");
 }
 
+/// What a shelf should say, counted node by node.
+class ShelfCount {
+ public:
+  void add(OwnerId owner, std::size_t n, bool evictable) {
+    if (owner >= tallies_.size()) tallies_.resize(owner + std::size_t{1});
+    tallies_[owner].total += n;
+    tallies_[owner].evictable += evictable ? n : 0;
+  }
+  Status compare(const Shelf& shelf, std::size_t candidates, const char* name) const {
+    for (OwnerId owner = 0; owner < std::max<std::size_t>(shelf.num_owners(), tallies_.size());
+         ++owner) {
+      const Shelf::Tally found = owner < tallies_.size() ? tallies_[owner] : Shelf::Tally{};
+      const Shelf::Tally counted = shelf.of(owner);
+      if (found != counted)
+        return broken("{}: owner {} has {}, {} evictable; counted {} and {}", name, owner,
+                      found.total, found.evictable, counted.total, counted.evictable);
+    }
+    if (candidates != shelf.num_candidates())
+      return broken("{}: {} nodes may go, its shelf has {}", name, candidates,
+                    shelf.num_candidates());
+    return shelf.check();
+  }
+
+ private:
+  std::vector<Shelf::Tally> tallies_;
+};
+
 }  // namespace
 
 // Roots by namespace, so that what is printed depends on the tree alone.
@@ -93,6 +120,7 @@ std::string RadixIndex::dump() const {
                           2 * depth, begin, end, first_few(node.tokens, end - begin), pages,
                           node.locks, node.hits, node.priority, node.last_access,
                           node.in_order ? " evictable" : "");
+      if (node.level != 0) text += fmt::format(" level {}", node.level);
       if (window_) text += describe(*window_, i, "window", "tombstone");
       if (state_) text += describe(*state_, i, "snapshot", "no snapshot");
       if (node.on_host) {
@@ -146,6 +174,8 @@ std::uint64_t RadixIndex::digest() const {
                                    node.created,
                                    node.hits,
                                    static_cast<std::uint64_t>(node.priority),
+                                   static_cast<std::uint64_t>(node.level),
+                                   node.owner,
                                    node.on_device(),
                                    node.on_host,
                                    node.backing_up,
@@ -206,7 +236,7 @@ Status RadixIndex::check_node(NodeIndex index, std::size_t* own_locks) const {
   *own_locks += node.locks - locked_children;
   if (node.in_order != node.is_candidate())
     return broken("node {} is {}in the eviction order", index, node.in_order ? "" : "not ");
-  if ((node.in_order || node.in_host_order) && node.order_key != policy_->key(stats(node)))
+  if ((node.in_order || node.in_host_order) && node.order_key != key_of(index))
     return broken("node {} has an old eviction key", index);
   if (with_hashes_) {
     std::vector<PageHash> expected(node.num_pages);
@@ -247,29 +277,22 @@ Status RadixIndex::check_segments() const {
 
 // Sides against nodes, sizes and order.
 Status RadixIndex::check_component(const Component& component, const char* name) const {
-  std::size_t evictable = 0;
-  std::size_t held = 0;
+  ShelfCount count;
   std::size_t in_order = 0;
   Status status;
   for_each_node([&](NodeIndex i, const Node& node) {
     const Component::Side& side = component[i];
-    if (side.present) (side.locks > 0 ? held : evictable) += component.weight(node);
+    if (side.present) count.add(node.owner, component.weight(node), side.locks == 0);
     in_order += side.in_order ? 1 : 0;
     if (side.in_order != (side.present && side.locks == 0))
       status = broken("node {} is {}in the {} order", i, side.in_order ? "" : "not ", name);
-    if (side.in_order && side.key != policy_->key(stats(node)))
+    if (side.in_order && side.key != key_of(i))
       status = broken("node {} has an old key in the {} order", i, name);
     if (side.locks > 0 && (!side.present || node.locks + node.host_locks == 0))
       status = broken("node {} has {} {} locks and {} locks", i, side.locks, name, node.locks);
   });
   if (!status) return status;
-  if (evictable != component.evictable() || held != component.held())
-    return broken("{}: {} evictable and {} held, counted {} and {}", name, evictable, held,
-                  component.evictable(), component.held());
-  if (in_order != component.order().size())
-    return broken("{}: {} nodes evictable, its order holds {}", name, in_order,
-                  component.order().size());
-  return component.order().check();
+  return count.compare(component.shelf(), in_order, name);
 }
 
 // Whoever holds a window holds the node: counted by leases, not by locked children.
@@ -311,7 +334,8 @@ Status RadixIndex::check_snapshots(std::size_t num_state_locks) const {
 // Every node is somewhere, what is on the device is the top of the tree, and the host's order and
 // tallies are those of its nodes.
 Status RadixIndex::check_tiers(const Holds& holds) const {
-  std::size_t pages = 0, evictable = 0, leaves = 0, mirrors = 0;
+  ShelfCount pages;
+  std::size_t leaves = 0, mirrors = 0;
   std::unordered_map<NodeIndex, std::size_t> locked_children;
   std::size_t own_locks = 0;
   Status status;
@@ -330,8 +354,7 @@ Status RadixIndex::check_tiers(const Holds& holds) const {
         node.in_mirrors != (mirrors_first_ && node.is_mirror()))
       status = broken("node {} is {}in the host order and {}among the mirrors", i,
                       node.in_host_order ? "" : "not ", node.in_mirrors ? "" : "not ");
-    pages += node.on_host ? node.num_pages : 0;
-    evictable += node.is_host_evictable() ? node.num_pages : 0;
+    if (node.on_host) pages.add(node.owner, node.num_pages, node.is_host_evictable());
     leaves += node.in_host_order ? 1 : 0;
     mirrors += node.in_mirrors ? 1 : 0;
     own_locks += node.host_locks;
@@ -351,19 +374,15 @@ Status RadixIndex::check_tiers(const Holds& holds) const {
   if (!status) return status;
   if (own_locks != holds.host_locks)
     return broken("{} host locks, {} holds", own_locks, holds.host_locks);
-  if (pages != host_pages_ || evictable != host_evictable_pages_)
-    return broken("{} pages on the host and {} evictable, counted {} and {}", pages, evictable,
-                  host_pages_, host_evictable_pages_);
-  if (leaves != host_order_.size() || mirrors != mirror_order_.size())
-    return broken("{} leaves and {} mirrors on the host, their orders hold {} and {}", leaves,
-                  mirrors, host_order_.size(), mirror_order_.size());
-  if (Status s = host_order_.check(); !s) return s;
-  return mirror_order_.check();
+  if (Status s = pages.compare(host_shelf_, leaves, "host"); !s) return s;
+  if (mirrors != mirror_shelf_.num_candidates())
+    return broken("{} mirrors on the host, their shelf has {}", mirrors,
+                  mirror_shelf_.num_candidates());
+  return mirror_shelf_.check();
 }
 
 Status RadixIndex::check(const Holds& holds) const {
-  std::size_t evictable = 0;
-  std::size_t locked = 0;
+  ShelfCount pages;
   std::size_t own_locks = 0;
   std::size_t live = 0;
   std::size_t candidates = 0;
@@ -377,7 +396,7 @@ Status RadixIndex::check(const Holds& holds) const {
     // Its parent counts it as locked, but not as a child.
     if (node.cut_top && node.locks > 0 && !nodes_[node.parent].is_root()) --own_locks;
     if (!node.on_device()) continue;
-    (node.is_held() ? locked : evictable) += node.num_pages;
+    pages.add(node.owner, node.num_pages, node.is_device_evictable());
     for (std::uint32_t p = 0; numbered_ && p < node.num_pages; ++p) {
       if (!owned.insert(node.pages[p]).second)
         return broken("page {} is in the tree twice, second in node {}", node.pages[p], i);
@@ -386,13 +405,8 @@ Status RadixIndex::check(const Holds& holds) const {
   if (live != nodes_.num_live() || live != children_.size() + num_cut_off_)
     return broken("{} nodes live, slab counts {}, child table {}, {} cut off", live,
                   nodes_.num_live(), children_.size(), num_cut_off_);
-  if (evictable != evictable_pages_ || locked != protected_pages_)
-    return broken("{} pages evictable and {} protected, counted {} and {}", evictable, locked,
-                  evictable_pages_, protected_pages_);
   if (own_locks != holds.locks) return broken("{} locks, {} leases", own_locks, holds.locks);
-  if (candidates != order_.size())
-    return broken("{} evictable leaves, eviction order holds {}", candidates, order_.size());
-  if (Status s = order_.check(); !s) return s;
+  if (Status s = pages.compare(device_shelf_, candidates, "device"); !s) return s;
   if (window_) {
     if (Status s = check_component(*window_, "window"); !s) return s;
     if (Status s = check_held_windows(); !s) return s;
@@ -407,6 +421,9 @@ Status RadixIndex::check(const Holds& holds) const {
   }
   if (host_state_) {
     if (Status s = check_component(*host_state_, "host state"); !s) return s;
+  }
+  if (retention_) {
+    if (Status s = check_retention(holds); !s) return s;
   }
   return check_segments();
 }

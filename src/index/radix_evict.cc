@@ -27,8 +27,7 @@ void RadixIndex::lock(NodeIndex index) {
   for (NodeIndex i = index; !nodes_[i].is_root(); i = nodes_[i].parent) {
     Node& node = nodes_[i];
     if (node.locks++ != 0) return;  // everything above is locked already
-    evictable_pages_ -= node.num_pages;
-    protected_pages_ += node.num_pages;
+    if (node.on_host || node.host_locks == 0) device_shelf_.hold(node.owner, node.num_pages);
     leave_order(i);
   }
 }
@@ -95,53 +94,52 @@ NodeStats RadixIndex::stats(const Node& node) const {
           .num_tokens = static_cast<std::uint32_t>(node.num_pages * page_size_)};
 }
 
-// The host copy of the node that the device will evict last is needed last.
-static EvictionKey last_first(const EvictionKey& key) { return {~key.major, ~key.minor}; }
-
 void RadixIndex::enter_order(NodeIndex index) {
   Node& node = nodes_[index];
   const bool leaves_device = node.is_candidate();
   const bool leaves_host = host_ && node.is_host_candidate();
   if (!leaves_device && !leaves_host) return;
-  node.order_key = policy_->key(stats(node));
+  node.order_key = key_of(index);
   node.in_order = leaves_device;
   node.in_host_order = leaves_host;
   node.in_mirrors = mirrors_first_ && node.is_mirror();
-  if (node.in_order) order_.insert(node.order_key, index);
-  if (node.in_host_order) host_order_.insert(node.order_key, index);
-  if (node.in_mirrors) mirror_order_.insert(last_first(node.order_key), index);
+  if (node.in_order) device_shelf_.insert(index, node, node.order_key);
+  if (node.in_host_order) host_shelf_.insert(index, node, node.order_key);
+  if (node.in_mirrors) mirror_shelf_.insert(index, node, node.order_key);
 }
 
 void RadixIndex::leave_orders(NodeIndex index) {
   Node& node = nodes_[index];
-  if (node.in_order) order_.erase(node.order_key, index);
-  if (node.in_host_order) host_order_.erase(node.order_key, index);
-  if (node.in_mirrors) mirror_order_.erase(last_first(node.order_key), index);
+  if (node.in_order) device_shelf_.erase(index, node, node.order_key);
+  if (node.in_host_order) host_shelf_.erase(index, node, node.order_key);
+  if (node.in_mirrors) mirror_shelf_.erase(index, node, node.order_key);
   node.in_order = node.in_host_order = node.in_mirrors = false;
 }
 
 void RadixIndex::retire(NodeIndex index) {
   leave_order(index);
   const Node& node = nodes_[index];
-  if (node.on_device()) (node.is_held() ? protected_pages_ : evictable_pages_) -= node.num_pages;
+  if (node.on_device())
+    device_shelf_.remove(node.owner, node.num_pages, node.is_device_evictable());
   if (!node.on_host) return;
-  host_pages_ -= node.num_pages;
-  if (node.is_host_evictable()) host_evictable_pages_ -= node.num_pages;
+  host_shelf_.remove(node.owner, node.num_pages, node.is_host_evictable());
+  if (mirrors_first_) mirror_shelf_.remove(node.owner, node.num_pages, false);
 }
 
 void RadixIndex::admit(NodeIndex index) {
   const Node& node = nodes_[index];
-  if (node.on_device()) (node.is_held() ? protected_pages_ : evictable_pages_) += node.num_pages;
+  if (node.on_device())
+    device_shelf_.add(node.owner, node.num_pages, node.is_device_evictable());
   if (node.on_host) {
-    host_pages_ += node.num_pages;
-    if (node.is_host_evictable()) host_evictable_pages_ += node.num_pages;
+    host_shelf_.add(node.owner, node.num_pages, node.is_host_evictable());
+    if (mirrors_first_) mirror_shelf_.add(node.owner, node.num_pages, false);
   }
   enter_order(index);
 }
 
 void RadixIndex::place_components(NodeIndex index) {
   const Node& node = nodes_[index];
-  const EvictionKey key = policy_->key(stats(node));
+  const EvictionKey key = key_of(index);
   if (window_) window_->place(index, node, key);
   if (state_) state_->place(index, node, key);
   if (host_window_) host_window_->place(index, node, key);
@@ -168,7 +166,9 @@ bool RadixIndex::is_bare_leaf(NodeIndex index) const {
 // order tells who is next, so they are fetched while earlier victims leave, across calls: first the
 // node, then what it points at. (EvictOne at a million leaves: 590 ns without, 330 ns with.)
 // Part of its callers by force: gcc drops calls of functions that do nothing but prefetch.
-[[gnu::always_inline]] inline void RadixIndex::prefetch_victims(const EvictionOrder& order) {
+[[gnu::always_inline]] inline void RadixIndex::prefetch_victims(const Shelf& shelf) {
+  if (shelf.order_in_turn() == nullptr) return;
+  const EvictionOrder& order = *shelf.order_in_turn();
   __builtin_prefetch(order.line_ahead());
   if (const NodeIndex i = order.peek(12)) {
     const auto* lines = reinterpret_cast<const char*>(&nodes_[i]);
@@ -190,80 +190,122 @@ bool RadixIndex::is_bare_leaf(NodeIndex index) const {
 
 RadixIndex::Evicted RadixIndex::evict(const Goal& goal, bool whole_nodes, Released& out) {
   Evicted evicted;
+  if (hazard_) hazard_->look_ahead(goal.request_pages);
   evict_leaves(goal, whole_nodes, out, evicted);
   if (window_) evict_window(goal, out, evicted);
   if (state_) evict_snapshots(goal, out, evicted);
   return evicted;
 }
 
-// A snapshot is at the end of its node: trimming would lose it, so then nodes go whole.
-void RadixIndex::evict_leaves(const Goal& goal, bool whole_nodes, Released& out, Evicted& evicted) {
-  while (evicted.pages < goal.pages && !order_.empty()) {
-    const NodeIndex index = order_.front();
-    prefetch_victims(order_);
-    const std::size_t missing = goal.pages - evicted.pages;
-    const std::uint32_t num_pages = nodes_[index].num_pages;
-    const bool whole = whole_nodes || state_ || num_pages <= missing;
-    const std::uint32_t keep = whole ? 0 : num_pages - static_cast<std::uint32_t>(missing);
-    if (host_ && leave_to_host(index, keep, out, evicted)) continue;
-    if (keep == 0 || nodes_[index].num_children > 0) {
-      drop_from_device(index, out, evicted);
-    } else {
-      trim(index, keep, out, evicted);
-    }
-  }
+bool RadixIndex::may_lose(const Shelf& shelf, OwnerId owner, OwnerId by, std::size_t n) const {
+  return owner == by || shelf.of(owner).total >= shelf.limits(owner).floor + n;
 }
 
+// A snapshot is at the end of its node: trimming would lose it, so then nodes go whole. So does one
+// that has something below it on the host and no copy of its own there.
+void RadixIndex::evict_leaves(const Goal& goal, bool whole_nodes, Released& out, Evicted& evicted) {
+  while (evicted.pages < goal.pages) {
+    const Shelf::Turn turn = device_shelf_.next({goal.by, goal.incoming_pages, goal.only_own});
+    if (turn.node == kNoNode) break;
+    prefetch_victims(device_shelf_);
+    const Node& node = nodes_[turn.node];
+    const std::size_t take = std::min(
+        {goal.pages - evicted.pages, turn.wanted, turn.limit, rank_pages(turn.node)});
+    const bool goes_whole =
+        whole_nodes || state_ || (node.num_children > 0 && !node.on_host && !save_to_host);
+    if (goes_whole && node.num_pages > turn.limit) {
+      device_shelf_.block(node.owner);
+      continue;
+    }
+    const bool all = goes_whole || node.num_pages <= take;
+    const std::uint32_t keep = all ? 0 : node.num_pages - static_cast<std::uint32_t>(take);
+    if (host_ && leave_to_host(turn.node, keep, out, evicted)) continue;
+    if (keep == 0) {
+      drop_from_device(turn.node, out, evicted);
+    } else {
+      trim(turn.node, keep, out, evicted);
+    }
+  }
+  device_shelf_.unblock();
+}
+
+// The window goes, or the node with all it has where nothing could match its end any more.
 void RadixIndex::evict_window(const Goal& goal, Released& out, Evicted& evicted) {
-  while (evicted.window_pages < goal.window_pages && !window_->order().empty()) {
-    const NodeIndex index = window_->order().front();
-    prefetch_victims(window_->order());
-    const Node& node = nodes_[index];
-    if (node.is_candidate()) {
-      leave_device(index, out, evicted);
+  Shelf& shelf = window_->shelf();
+  while (evicted.window_pages < goal.window_pages) {
+    const Shelf::Turn turn = shelf.next({goal.by, goal.incoming_pages});
+    if (turn.node == kNoNode) break;
+    prefetch_victims(shelf);
+    const Node& node = nodes_[turn.node];
+    if (node.num_pages > turn.limit ||
+        (node.is_candidate() && !may_lose(device_shelf_, node.owner, goal.by, node.num_pages))) {
+      shelf.block(node.owner);
+    } else if (node.is_candidate()) {
+      leave_device(turn.node, out, evicted);
     } else {
       for (std::uint32_t i = 0; i < node.num_pages; ++i)
         out.window_pages.push_back(PageId{node.pages[i]});
       evicted.window_pages += node.num_pages;
-      drop_window(index, out);
+      drop_window(turn.node, out);
     }
   }
+  shelf.unblock();
 }
 
 void RadixIndex::evict_snapshots(const Goal& goal, Released& out, Evicted& evicted) {
-  while (evicted.snapshots < goal.snapshots && !state_->order().empty()) {
-    const NodeIndex index = state_->order().front();
-    if (nodes_[index].is_candidate()) {
-      leave_device(index, out, evicted);
+  Shelf& shelf = state_->shelf();
+  while (evicted.snapshots < goal.snapshots) {
+    const Shelf::Turn turn = shelf.next({goal.by, goal.snapshots});
+    if (turn.node == kNoNode) break;
+    const Node& node = nodes_[turn.node];
+    if (node.is_candidate() && !may_lose(device_shelf_, node.owner, goal.by, node.num_pages)) {
+      shelf.block(node.owner);
+    } else if (node.is_candidate()) {
+      leave_device(turn.node, out, evicted);
     } else {
-      drop_snapshot(index, out);
+      drop_snapshot(turn.node, out);
       ++evicted.snapshots;
     }
   }
+  shelf.unblock();
 }
 
 RadixIndex::Evicted RadixIndex::evict_host(const Goal& goal, Released& out) {
   Evicted evicted;
-  while (evicted.host_pages < goal.pages && !mirror_order_.empty())
-    drop_host_copy(mirror_order_.front(), out, evicted);
-  evict_host_leaves(goal.pages, out, evicted);
-  if (host_window_) evict_host_window(goal.window_pages, out, evicted);
-  if (host_state_) evict_host_snapshots(goal.snapshots, out, evicted);
+  if (hazard_) hazard_->look_ahead(goal.request_pages);
+  while (mirrors_first_ && evicted.host_pages < goal.pages) {
+    const Shelf::Turn turn = mirror_shelf_.next({goal.by, goal.incoming_pages});
+    if (turn.node == kNoNode) break;
+    if (nodes_[turn.node].num_pages > turn.limit) {
+      mirror_shelf_.block(nodes_[turn.node].owner);
+    } else {
+      drop_host_copy(turn.node, out, evicted);
+    }
+  }
+  mirror_shelf_.unblock();
+  evict_host_leaves(goal, out, evicted);
+  if (host_window_) evict_host_window(goal, out, evicted);
+  if (host_state_) evict_host_snapshots(goal, out, evicted);
   return evicted;
 }
 
-void RadixIndex::evict_host_leaves(std::size_t goal, Released& out, Evicted& evicted) {
-  while (evicted.host_pages < goal && !host_order_.empty()) {
-    const NodeIndex index = host_order_.front();
-    prefetch_victims(host_order_);
-    const std::size_t missing = goal - evicted.host_pages;
-    const std::uint32_t num_pages = nodes_[index].num_pages;
-    if (host_state_ || num_pages <= missing) {
-      drop_leaf(index, out, evicted);
+void RadixIndex::evict_host_leaves(const Goal& goal, Released& out, Evicted& evicted) {
+  while (evicted.host_pages < goal.pages) {
+    const Shelf::Turn turn = host_shelf_.next({goal.by, goal.incoming_pages});
+    if (turn.node == kNoNode) break;
+    prefetch_victims(host_shelf_);
+    const std::uint32_t num_pages = nodes_[turn.node].num_pages;
+    const std::size_t take = std::min(
+        {goal.pages - evicted.host_pages, turn.wanted, turn.limit, rank_pages(turn.node)});
+    if (host_state_ && num_pages > turn.limit) {
+      host_shelf_.block(nodes_[turn.node].owner);
+    } else if (host_state_ || num_pages <= take) {
+      drop_leaf(turn.node, out, evicted);
     } else {
-      trim(index, num_pages - static_cast<std::uint32_t>(missing), out, evicted);
+      trim(turn.node, num_pages - static_cast<std::uint32_t>(take), out, evicted);
     }
   }
+  host_shelf_.unblock();
 }
 
 void RadixIndex::drop_snapshot(NodeIndex index, Released& out) {
@@ -293,7 +335,7 @@ void RadixIndex::release_tail(NodeIndex index, std::uint32_t keep, Released& out
   evicted.pages += gone;
   if (!window_ || !window_->has(index)) return;
   evicted.window_pages += gone;
-  if (keep > 0) window_->trim(gone);
+  if (keep > 0) window_->trim(node, gone);
 }
 
 // A node that may leave the device does so, to the host if it has a copy there or gets one.
@@ -337,6 +379,8 @@ NodeIndex RadixIndex::drop_one(NodeIndex leaf, Released& out, Evicted& evicted) 
 NodeIndex RadixIndex::remove_leaf(NodeIndex index) {
   Node& node = nodes_[index];
   const NodeIndex parent = node.parent;
+  if (hazard_) hazard_->remove(index, node, 0, names(node));
+  if (retention_) retention_->remove(index, parent, nodes_[parent].is_root());
   if (node.cut_top) {
     --num_cut_off_;
     if (nodes_[parent].is_root()) --nodes_[parent].locks;
@@ -382,6 +426,7 @@ void RadixIndex::trim(NodeIndex index, std::uint32_t keep_pages, Released& out, 
   if (host_window_) host_window_->leave(index, node);
   release_tail(index, keep_pages, out, evicted);
   release_host_tail(index, keep_pages, out, evicted);
+  if (hazard_) hazard_->remove(index, node, keep_pages, names(node));
   segment->live_pages -= node.num_pages - keep_pages;
   node.end_pages -= node.num_pages - keep_pages;
   node.num_pages = keep_pages;
@@ -396,6 +441,7 @@ void RadixIndex::shrink_segment(NodeIndex last_holder) {
   Segment* fresh = segments_.create(old->live_pages, old->hashes != nullptr);
   std::copy_n(old->tokens(), segments_.num_tokens(old->live_pages), fresh->tokens());
   if (numbered_) std::copy_n(old->pages(), old->live_pages, fresh->pages());
+  if (hazard_) std::copy_n(segments_.names(old), old->live_pages, segments_.names(fresh));
   if (old->hashes) std::copy_n(old->hashes.get(), old->live_pages, fresh->hashes.get());
   if (old->host) {
     segments_.add_host(fresh);

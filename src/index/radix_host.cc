@@ -38,13 +38,10 @@ std::span<const HostPageId> RadixIndex::host_window_pages(const Node& node) cons
 }
 
 Sizes RadixIndex::host_sizes(ComponentKind kind) const {
-  const auto sizes = [](std::size_t evictable, std::size_t total) {
-    return Sizes{evictable, total - evictable, total};
-  };
-  if (kind == ComponentKind::full) return sizes(host_evictable_pages_, host_pages_);
-  const auto& component = kind == ComponentKind::window ? host_window_ : host_state_;
-  if (!component) return {};
-  return sizes(component->evictable(), component->evictable() + component->held());
+  const Shelf* const of = shelf(Medium::host, kind);
+  if (of == nullptr) return {};
+  const Shelf::Tally& tally = of->sum();
+  return {tally.evictable, tally.total - tally.evictable, tally.total};
 }
 
 // ---- Holding -----------------------------------------------------------------------------------
@@ -138,6 +135,7 @@ NodeIndex RadixIndex::add_host_leaf(NodeIndex parent, const Token* tokens, const
   node.created = now_ + 1;  // the caller touches it
   node.last_access = nodes_[parent].last_access;
   node.priority = nodes_[parent].priority;
+  if (hazard_) hazard_->add_known(index, names(node));
   attach_host(index, sides);
   return index;
 }
@@ -251,7 +249,7 @@ void RadixIndex::release_host_tail(NodeIndex index, std::uint32_t keep, Released
   const auto windows = host_window_pages(node).subspan(keep);
   append(out.host_window_pages, windows);
   evicted.host_window_pages += windows.size();
-  if (keep > 0) host_window_->trim(static_cast<std::uint32_t>(windows.size()));
+  if (keep > 0) host_window_->trim(node, static_cast<std::uint32_t>(windows.size()));
 }
 
 // All that a retired node has on the host.
@@ -292,24 +290,34 @@ void RadixIndex::drop_subtree(NodeIndex index, Released& out, Evicted& evicted) 
   drop_leaf(index, out, evicted);
 }
 
-void RadixIndex::evict_host_window(std::size_t goal, Released& out, Evicted& evicted) {
-  while (evicted.host_window_pages < goal && !host_window_->order().empty()) {
-    const NodeIndex index = host_window_->order().front();
-    const auto pages = host_window_pages(nodes_[index]);
+void RadixIndex::evict_host_window(const Goal& goal, Released& out, Evicted& evicted) {
+  Shelf& shelf = host_window_->shelf();
+  while (evicted.host_window_pages < goal.window_pages) {
+    const Shelf::Turn turn = shelf.next({goal.by, goal.incoming_pages});
+    if (turn.node == kNoNode) break;
+    const Node& node = nodes_[turn.node];
+    if (node.num_pages > turn.limit) {
+      shelf.block(node.owner);
+      continue;
+    }
+    const auto pages = host_window_pages(node);
     append(out.host_window_pages, pages);
     evicted.host_window_pages += pages.size();
-    host_window_->drop(index, nodes_[index]);
-    drop_if_bare(index, out, evicted);
+    host_window_->drop(turn.node, node);
+    drop_if_bare(turn.node, out, evicted);
   }
+  shelf.unblock();
 }
 
-void RadixIndex::evict_host_snapshots(std::size_t goal, Released& out, Evicted& evicted) {
-  while (evicted.host_snapshots < goal && !host_state_->order().empty()) {
-    const NodeIndex index = host_state_->order().front();
-    out.host_snapshots.push_back(host_snapshot(index));
-    host_state_->drop(index, nodes_[index]);
+void RadixIndex::evict_host_snapshots(const Goal& goal, Released& out, Evicted& evicted) {
+  Shelf& shelf = host_state_->shelf();
+  while (evicted.host_snapshots < goal.snapshots) {
+    const Shelf::Turn turn = shelf.next({goal.by, goal.snapshots});
+    if (turn.node == kNoNode) break;
+    out.host_snapshots.push_back(host_snapshot(turn.node));
+    host_state_->drop(turn.node, nodes_[turn.node]);
     ++evicted.host_snapshots;
-    drop_if_bare(index, out, evicted);
+    drop_if_bare(turn.node, out, evicted);
   }
 }
 

@@ -32,16 +32,26 @@ RadixIndex::RadixIndex(const Options& options, std::unique_ptr<EvictionPolicy> p
       snapshot_interval_pages_(options.snapshot_interval_pages),
       max_snapshots_per_path_(options.max_snapshots_per_path),
       policy_(std::move(policy)),
-      segments_(page_size_, overlap_, options.window_pages ? 2 : 1, options.numbered),
-      branches_(nodes_, page_size_ + overlap_) {
+      segments_(page_size_, overlap_, options.window_pages ? 2 : 1, options.numbered,
+                policy_->hazard().has_value()),
+      hazard_(policy_->hazard()
+                  ? std::make_unique<HazardNodes>(options.capacity_pages, page_size_)
+                  : nullptr),
+      branches_(nodes_, page_size_ + overlap_),
+      device_shelf_(Shelf::Kind::leaves, hazard_index()),
+      host_shelf_(Shelf::Kind::leaves, hazard_index()),
+      mirror_shelf_(Shelf::Kind::mirrors, hazard_index()) {
   PANDO_CHECK(numbered_ || (!options.window_pages && !options.state && !options.host),
               "pages without numbers, but with components or a host tier");
   Random random(options.hash_seed);
   for (std::uint64_t& word : secret_) word = random.next();
-  if (options.window_pages) window_.emplace(Component::Weight::pages);
-  if (options.state) state_.emplace(Component::Weight::one);
-  if (options.host && window_) host_window_.emplace(Component::Weight::pages);
-  if (options.host && state_) host_state_.emplace(Component::Weight::one);
+  if (options.window_pages) window_.emplace(Component::Weight::pages, hazard_index());
+  if (options.state) state_.emplace(Component::Weight::one, hazard_index());
+  if (options.host && window_) host_window_.emplace(Component::Weight::pages, hazard_index());
+  if (options.host && state_) host_state_.emplace(Component::Weight::one, hazard_index());
+  const std::optional<HazardOptions> hazard = policy_->hazard();
+  if (hazard && hazard->cost_aware && hazard->attention_tokens)
+    set_attention_tokens(*hazard->attention_tokens);
 }
 
 RadixIndex::~RadixIndex() {
@@ -164,6 +174,8 @@ NodeIndex RadixIndex::new_node() {
   if (state_) state_->reach(index);
   if (host_window_) host_window_->reach(index);
   if (host_state_) host_state_->reach(index);
+  if (hazard_) hazard_->reach(index);
+  if (retention_) retention_->reach(index);
   return index;
 }
 
@@ -175,6 +187,12 @@ std::vector<std::string_view> RadixIndex::namespaces(std::size_t max) const {
   return names;
 }
 
+std::vector<std::string> RadixIndex::all_namespaces() const {
+  std::vector<std::string> names;
+  for (const NodeIndex i : roots()) names.push_back(nodes_[i].info->name);
+  return names;
+}
+
 NodeIndex RadixIndex::root(std::string_view ns) {
   const std::uint32_t hash = hash_namespace(ns);
   if (const NodeIndex known = find_root(ns, hash)) return known;
@@ -183,6 +201,7 @@ NodeIndex RadixIndex::root(std::string_view ns) {
   node.info = std::make_unique<NamespaceInfo>(
       NamespaceInfo{std::string(ns), with_hashes_ ? chain_start(ns) : std::nullopt});
   node.hash = hash;
+  node.owner = owner(ns);
   children_.insert(node.hash, index);
   return index;
 }
@@ -221,6 +240,8 @@ NodeIndex RadixIndex::split(NodeIndex lower_index, std::uint32_t at_page) {
   upper.on_host = lower.on_host;
   upper.backing_up = lower.backing_up;
   upper.unstored = lower.unstored;
+  upper.owner = lower.owner;
+  upper.level = lower.level;
   upper.end_pages = lower.begin_pages() + at_page;
   ++lower.segment->refs;
   set_slice(upper, lower.segment, lower.offset_pages, at_page, lower.on_device());
@@ -233,6 +254,8 @@ NodeIndex RadixIndex::split(NodeIndex lower_index, std::uint32_t at_page) {
   lower.hash = hash_page(upper_index, lower.tokens);
   children_.insert(upper.hash, upper_index);
   children_.insert(lower.hash, lower_index);
+  if (hazard_) hazard_->split(upper_index, lower_index);
+  if (retention_) retention_->split(upper_index, lower_index);
   enter_order(lower_index);
   if (window_) window_->copy(upper_index, lower_index);  // a snapshot stays at the end
   if (host_window_) host_window_->copy(upper_index, lower_index);
@@ -254,10 +277,12 @@ NodeIndex RadixIndex::hang_leaf(NodeIndex parent_index, const Token* tokens,
   const bool on_device = pages != nullptr || !numbered_;
   set_slice(node, segment, 0, num_pages, on_device);
   node.parent = parent_index;
+  node.owner = nodes_[parent_index].owner;
   node.hash = hash_page(parent_index, tokens);
   if (with_hashes_)
     hash_page_chain(parent_hash(node), tokens, num_pages, page_size_, overlap_ != 0,
                     segment->hashes.get());
+  if (hazard_) name_pages(index);
   children_.insert(node.hash, index);
   branches_.insert(index);
   leave_order(parent_index);
@@ -273,14 +298,15 @@ NodeIndex RadixIndex::add_leaf(NodeIndex parent, const Token* tokens,
                                std::span<const std::uint32_t> pages) {
   const NodeIndex index =
       hang_leaf(parent, tokens, static_cast<std::uint32_t>(pages.size()), pages.data());
-  evictable_pages_ += pages.size();
+  device_shelf_.add(nodes_[index].owner, pages.size(), /*evictable=*/true);
   if (window_) window_->add(index, nodes_[index]);
   return index;
 }
 
 NodeIndex RadixIndex::add_leaf(NodeIndex parent, const Token* tokens, std::uint32_t num_pages) {
-  evictable_pages_ += num_pages;
-  return hang_leaf(parent, tokens, num_pages, nullptr);
+  const NodeIndex index = hang_leaf(parent, tokens, num_pages, nullptr);
+  device_shelf_.add(nodes_[index].owner, num_pages, /*evictable=*/true);
+  return index;
 }
 
 // What is before the child in its block is the node, or has to be put there.
@@ -361,20 +387,31 @@ void RadixIndex::touch(NodeIndex end) {
   if (places_path()) place_path(end);
 }
 
-void RadixIndex::touch_insert(NodeIndex end, std::int32_t priority, bool chunked) {
+// Its path has new keys: out of all orders first.
+void RadixIndex::finish_use(NodeIndex end) {
+  if (!hazard_) return;
+  for (NodeIndex i = end; !nodes_[i].is_root(); i = nodes_[i].parent) leave_order(i);
+  observe(end, /*finished=*/true);
+  enter_order(end);
+  if (places_path()) place_path(end);
+}
+
+void RadixIndex::touch_insert(NodeIndex end, const Use& use) {
   ++now_;
+  if (hazard_) tell_new(end);
   leave_order(end);
   for (NodeIndex i = end; !nodes_[i].is_root(); i = nodes_[i].parent) {
     if (host_) leave_order(i);
     Node& node = nodes_[i];
     if (node.created == 0) {  // the leaf this insert added
       node.created = now_;
-      node.priority = priority;
+      node.priority = use.priority;
     }
     node.last_access = now_;
-    node.priority = std::max(node.priority, priority);
-    node.hits += chunked ? 0 : 1;
+    node.priority = std::max(node.priority, use.priority);
+    node.hits += use.chunked ? 0 : 1;
   }
+  if (hazard_) observe(end, !use.unfinished);
   enter_order(end);
   if (places_path()) place_path(end);
 }
@@ -402,14 +439,21 @@ const PageHash* RadixIndex::parent_hash(const Node& node) const {
 }
 
 Sizes RadixIndex::sizes(ComponentKind kind) const {
-  const auto scaled = [](std::size_t evictable, std::size_t held, std::size_t by) {
-    return Sizes{evictable * by, held * by, (evictable + held) * by};
+  const auto scaled = [](const Shelf::Tally& tally, std::size_t by) {
+    return Sizes{tally.evictable * by, (tally.total - tally.evictable) * by, tally.total * by};
   };
-  if (kind == ComponentKind::full) return scaled(evictable_pages_, protected_pages_, page_size_);
-  const auto& component = kind == ComponentKind::window ? window_ : state_;
-  if (!component) return {};
-  return scaled(component->evictable(), component->held(),
-                kind == ComponentKind::window ? page_size_ : 1);
+  const Shelf* const of = shelf(Medium::device, kind);
+  if (of == nullptr) return {};
+  return scaled(of->sum(), kind == ComponentKind::state ? 1 : page_size_);
+}
+
+Shelf* RadixIndex::shelf(Medium tier, ComponentKind kind) {
+  const bool device = tier == Medium::device;
+  if (!device && !host_) return nullptr;
+  if (kind == ComponentKind::full) return device ? &device_shelf_ : &host_shelf_;
+  auto& component = kind == ComponentKind::window ? (device ? window_ : host_window_)
+                                                  : (device ? state_ : host_state_);
+  return component ? &component->shelf() : nullptr;
 }
 
 std::size_t RadixIndex::component_bytes() const {
@@ -421,8 +465,9 @@ std::size_t RadixIndex::component_bytes() const {
 
 std::size_t RadixIndex::memory_bytes() const {
   return sizeof(*this) + nodes_.memory_bytes() + segments_.memory_bytes() +
-         children_.memory_bytes() + branches_.memory_bytes() + order_.memory_bytes() +
-         host_order_.memory_bytes() + mirror_order_.memory_bytes() + component_bytes();
+         children_.memory_bytes() + branches_.memory_bytes() + device_shelf_.memory_bytes() +
+         host_shelf_.memory_bytes() + mirror_shelf_.memory_bytes() + component_bytes() +
+         (hazard_ ? hazard_->memory_bytes() : 0) + (retention_ ? retention_->memory_bytes() : 0);
 }
 
 }  // namespace pando

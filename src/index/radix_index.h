@@ -9,8 +9,8 @@
 // Invariants (check() proves them):
 // - an edge holds whole pages; siblings differ in their first page;
 // - locks of a node = leases on it + children that are locked; evictable are the tokens of nodes
-//   without locks; in the eviction order are exactly the unlocked nodes with no child on the
-//   device;
+//   without locks; candidates of the device's shelf are exactly the unlocked nodes with no child on
+//   the device; each shelf counts what the nodes of each owner weigh;
 // - a node was used at least as recently as its children;
 // - with a window or state component, a node that lacks one (a tombstone) has children or is held:
 //   nothing could ever match the end of another, so it goes, and what is left bare above it too;
@@ -23,7 +23,8 @@
 // or a host tier a use places each node of its path anew, O(log nodes) each.
 //
 // radix_index.cc walks and grows, radix_evict.cc holds and evicts, radix_host.cc moves nodes
-// between tiers, radix_check.cc proves.
+// between tiers, radix_hazard.cc tells a policy that learns, radix_retention.cc keeps what is to be
+// kept longer, radix_check.cc proves.
 #pragma once
 
 #include <array>
@@ -38,9 +39,11 @@
 #include "index/branch_index.h"
 #include "index/child_table.h"
 #include "index/component.h"
-#include "index/eviction_order.h"
+#include "index/hazard_nodes.h"
 #include "index/node.h"
+#include "index/node_retention.h"
 #include "index/segment.h"
+#include "index/shelf.h"
 #include "pando/host_page.h"
 #include "pando/policy.h"
 #include "pando/result.h"
@@ -62,6 +65,7 @@ class RadixIndex {
     std::size_t max_snapshots_per_path = SIZE_MAX;
     bool host = false;           // nodes may have a host side
     bool mirrors_first = false;  // see evict_host
+    std::size_t capacity_pages = 0;  // of the device: what a policy that learns remembers goes by it
   };
   RadixIndex(const Options& options, std::unique_ptr<EvictionPolicy> policy);
   ~RadixIndex();
@@ -105,6 +109,7 @@ class RadixIndex {
 
   /// Names of those that have anything, `max` at most.
   std::vector<std::string_view> namespaces(std::size_t max) const;
+  std::vector<std::string> all_namespaces() const;
   /// The root of a namespace, made if need be. It goes when its last child does.
   NodeIndex root(std::string_view ns);
 
@@ -121,8 +126,15 @@ class RadixIndex {
 
   /// The path from `node` to the root was used just now.
   void touch(NodeIndex node);
-  /// The same by an insert: raises priorities, counts a hit unless chunked.
-  void touch_insert(NodeIndex node, std::int32_t priority, bool chunked);
+  struct Use {
+    std::int32_t priority = 0;  // raises that of the path
+    bool chunked = false;       // does not count as a hit
+    bool unfinished = false;    // the same request will insert more
+  };
+  /// The same by an insert.
+  void touch_insert(NodeIndex node, const Use& use);
+  /// A request that ended here has finished without inserting more.
+  void finish_use(NodeIndex node);
 
   /// What the tree let go of, for the cache to give back.
   struct Released {
@@ -178,6 +190,10 @@ class RadixIndex {
     std::size_t pages = 0;
     std::size_t window_pages = 0;
     std::size_t snapshots = 0;
+    OwnerId by = kSharedOwner;       // for whom
+    bool only_own = false;           // from what it has itself
+    std::size_t incoming_pages = 0;  // that it is going to have more
+    std::size_t request_pages = 0;   // of the request that wants room, cached ones included
     bool any() const { return pages + window_pages + snapshots > 0; }
   };
   struct Evicted {
@@ -193,12 +209,22 @@ class RadixIndex {
   /// Takes pages from the least valuable leaves of the device until the goal is met, trimming the
   /// last one unless `whole_nodes`; with a host copy they stay in the tree. Then windows and
   /// snapshots, from any node: a leaf that nobody holds goes with them, another stays as a
-  /// tombstone.
+  /// tombstone. Owners other than the goal's keep what they have up to their floors.
   Evicted evict(const Goal& goal, bool whole_nodes, Released& out);
+  /// The rooms of the device and of the host, of one component each; nullptr where it is not on.
+  Shelf* shelf(Medium tier, ComponentKind kind);
+  const Shelf* shelf(Medium tier, ComponentKind kind) const {
+    return const_cast<RadixIndex*>(this)->shelf(tier, kind);
+  }
+
+  /// So many tokens into a prompt, attention costs as much as all the rest: for a policy that weighs
+  /// hits by what they save.
+  void set_attention_tokens(double tokens);
 
   /// For an owner that decides itself what is worth a node, on one tier and without components.
   /// The node that would be evicted next; kNoNode when somebody holds each.
-  NodeIndex victim() const { return order_.front(); }
+  NodeIndex victim() { return device_shelf_.next({}).node; }
+  bool has_victim() const { return !device_shelf_.empty(); }
   /// Removes a leaf that nobody holds; pages that had numbers are released.
   void remove(NodeIndex leaf, Released& out);
   /// Undoes a split: `node`, which nobody holds for itself, becomes part of its only child, which
@@ -243,6 +269,57 @@ class RadixIndex {
   /// Takes pages from the least valuable leaves that are on the host only, with `mirrors_first`
   /// after the host copies of nodes that the device will keep longest. Then windows and snapshots.
   Evicted evict_host(const Goal& goal, Released& out);
+
+  // What is kept longer than the policy would (radix_retention.cc).
+  struct PageRange {
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+  };
+  /// Pages of the path to `end` have at least this level until then. Splits at the range's ends.
+  void grant(NodeIndex end, const PageRange& range, Level level, Ticks until);
+  /// Grants that end by `now` do not count any more.
+  void expire_grants(Ticks now);
+  bool has_timed_grants() const { return retention_ && retention_->has_timed_grants(); }
+
+  /// Pins are counted here, apart from the holds that make them good: in pages of all pinned paths
+  /// together, `on_device` of those held there.
+  void count_pin(NodeIndex end, bool on_device);
+  void uncount_pin(NodeIndex end, bool on_device);
+  std::size_t pages_to_pin(NodeIndex end, bool on_device);  // that one more would add
+  std::size_t pinned_pages(bool on_device) const {
+    return on_device ? device_pinned_pages_ : pinned_pages_;
+  }
+  /// Whether the path could leave the device and lose nothing that its end needs.
+  bool is_on_host(NodeIndex end) const;
+
+  /// The level of paths to the ends of sessions in use.
+  void set_session_level(Level level) { session_level_ = level; }
+  /// From now on it is known what only sessions have used.
+  void keep_sessions() { retention(); }
+  /// Whether `node` is on the path to `end`, which it may be.
+  bool is_on_path(NodeIndex node, NodeIndex end) const;
+  /// A session's prefix ends here from now on; it is in use.
+  EndIndex add_end(NodeIndex node);
+  void attach_end(EndIndex end, NodeIndex node);
+  void detach_end(EndIndex end);
+  void remove_end(EndIndex end);
+  void set_active(EndIndex end, bool active);
+  /// kNoNode if nothing of it is left.
+  NodeIndex node_of(EndIndex end) const { return retention_->end(end).node; }
+  /// The path was used by somebody who is no session.
+  void note_common_use(NodeIndex end) {
+    if (retention_) mark_common(end);
+  }
+  /// Removes `node` and what is above it, on all tiers, as far as no session, no pin and nobody
+  /// without a session has use for it. False: somebody holds it still.
+  bool release_private(NodeIndex node, Released& out, Evicted& evicted);
+
+  void set_limits(Medium tier, ComponentKind kind, OwnerId owner, const Shelf::Limits& limits);
+  /// What is in a namespace, and will be while its root lasts, takes this owner's room. O(subtree).
+  void set_owner(std::string_view ns, OwnerId owner);
+  /// The owner of a namespace that gets a root; kSharedOwner unless set.
+  std::function<OwnerId(std::string_view ns)> owner_of;
+  OwnerId owner(std::string_view ns) const { return owner_of ? owner_of(ns) : kSharedOwner; }
 
   std::span<const PageId> device_pages(const Node& node) const;
   std::span<const HostPageId> host_pages(const Node& node) const;
@@ -292,6 +369,8 @@ class RadixIndex {
     std::size_t locks = 0;
     std::size_t state_locks = 0;
     std::size_t host_locks = 0;
+    std::size_t pins = 0;
+    std::size_t device_pins = 0;
   };
   /// O(tree).
   Status check(const Holds& holds) const;
@@ -309,7 +388,7 @@ class RadixIndex {
                  bool on_device);
   NodeIndex hang_leaf(NodeIndex parent, const Token* tokens, std::uint32_t num_pages,
                       const std::uint32_t* pages);
-  void prefetch_victims(const EvictionOrder& order);
+  void prefetch_victims(const Shelf& shelf);
   void evict_leaves(const Goal& goal, bool whole_nodes, Released& out, Evicted& evicted);
   void evict_window(const Goal& goal, Released& out, Evicted& evicted);
   void evict_snapshots(const Goal& goal, Released& out, Evicted& evicted);
@@ -323,9 +402,9 @@ class RadixIndex {
   bool leave_to_host(NodeIndex node, std::uint32_t keep, Released& out, Evicted& evicted);
   void release_host_tail(NodeIndex node, std::uint32_t keep, Released& out, Evicted& evicted);
   void drop_host_copy(NodeIndex node, Released& out, Evicted& evicted);
-  void evict_host_leaves(std::size_t goal, Released& out, Evicted& evicted);
-  void evict_host_window(std::size_t goal, Released& out, Evicted& evicted);
-  void evict_host_snapshots(std::size_t goal, Released& out, Evicted& evicted);
+  void evict_host_leaves(const Goal& goal, Released& out, Evicted& evicted);
+  void evict_host_window(const Goal& goal, Released& out, Evicted& evicted);
+  void evict_host_snapshots(const Goal& goal, Released& out, Evicted& evicted);
   void drop_snapshot(NodeIndex node, Released& out);
   void drop_window(NodeIndex node, Released& out);
   NodeIndex remove_leaf(NodeIndex leaf);
@@ -336,6 +415,29 @@ class RadixIndex {
   void drop_root_if_empty(NodeIndex root);
 
   NodeStats stats(const Node& node) const;
+  EvictionKey key_of(NodeIndex i) const {
+    return hazard_ ? hazard_->key(i) : policy_->key(stats(nodes_[i]));
+  }
+  /// So many pages at a node's end go by its key; those before them may be worth more.
+  std::size_t rank_pages(NodeIndex i) const { return hazard_ ? hazard_->rank_pages(i) : SIZE_MAX; }
+  const HazardIndex* hazard_index() const { return hazard_ ? &hazard_->index() : nullptr; }
+  std::span<const std::uint64_t> names(const Node& node) const {
+    return {segments_.names(node.segment) + node.offset_pages, node.num_pages};
+  }
+  NodeRetention& retention();  // made when first needed
+  Level level_of(NodeIndex i) const;
+  void relevel(NodeIndex i);
+  void leave_components(NodeIndex i);
+  template <typename Count, typename OnFirst>
+  void count_up(NodeIndex from, Count count, OnFirst on_first);
+  template <typename Count, typename OnLast>
+  void count_down(NodeIndex from, Count count, OnLast on_last);
+  void mark_common(NodeIndex end);
+  Status check_retention(const Holds& holds) const;
+  void name_pages(NodeIndex leaf);
+  void tell_new(NodeIndex end);
+  void observe(NodeIndex end, bool finished);
+  bool may_lose(const Shelf& shelf, OwnerId owner, OwnerId by, std::size_t n) const;
   // Out of the orders before anything changes that they go by, and back in after it.
   void enter_order(NodeIndex node);
   void leave_order(NodeIndex node) {
@@ -380,22 +482,25 @@ class RadixIndex {
   std::unique_ptr<EvictionPolicy> policy_;
   NodeSlab nodes_;
   SegmentStore segments_;
+  std::unique_ptr<HazardNodes> hazard_;  // if that is the policy
+  std::unique_ptr<NodeRetention> retention_;
+  Level session_level_ = 0;
+  std::size_t pinned_pages_ = 0;
+  std::size_t device_pinned_pages_ = 0;
   ChildTable children_;
   BranchIndex branches_;
-  EvictionOrder order_;       // leaves of the device that nobody holds
-  EvictionOrder host_order_;  // leaves that are on the host only and that nobody holds
-  // Of those in order_, leaves with a host copy, the last one first; kept if they go first.
-  EvictionOrder mirror_order_;
+  Shelf device_shelf_;  // candidates: leaves of the device that nobody holds
+  Shelf host_shelf_;    // leaves that are on the host only and that nobody holds
+  // Of the device's candidates, leaves with a host copy, the last one first; kept if they go first.
+  // Counts what the host's counts.
+  Shelf mirror_shelf_;
   std::optional<Component> window_;
   std::optional<Component> state_;
   std::optional<Component> host_window_;
   std::optional<Component> host_state_;
   std::uint64_t now_ = 0;
-  std::size_t evictable_pages_ = 0;
-  std::size_t protected_pages_ = 0;
   std::size_t num_cut_off_ = 0;  // subtrees
-  std::size_t host_pages_ = 0;
-  std::size_t host_evictable_pages_ = 0;  // on the host only, not held
+  std::vector<NodeIndex> path_;  // scratch
 };
 
 template <typename Fn>

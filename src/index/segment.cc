@@ -6,7 +6,14 @@
 
 namespace pando {
 
+std::size_t SegmentStore::names_offset(std::uint32_t num_pages) const {
+  const std::size_t end =
+      Segment::tokens_offset(page_numbers(num_pages)) + num_tokens(num_pages) * sizeof(Token);
+  return (end + 7) / 8 * 8;
+}
+
 std::size_t SegmentStore::block_bytes(std::uint32_t num_pages) const {
+  if (named_) return names_offset(num_pages) + num_pages * sizeof(std::uint64_t);
   return Segment::tokens_offset(page_numbers(num_pages)) + num_tokens(num_pages) * sizeof(Token);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The storage behind edges: a counted block with the tokens of some pages, the device page that
-// holds each, and, when wanted, each page's hash and host pages. A split gives both halves a slice
+// holds each, and, when wanted, each page's hash, name and host pages. A split gives both halves a slice
 // of one block: nothing is copied. RadixIndex is the only caller.
 //
 // Invariant: the nodes that share a segment are a chain of parent and child, and their slices cover
@@ -21,7 +21,7 @@ namespace pando {
 
 /// Header of the block. Behind it: pages [num_pages], tokens [num_pages * page_size + overlap]; so
 /// that evicting a short segment reads one cache line of it. Of an index that does not number its
-/// pages, the tokens alone.
+/// pages, the tokens alone. Of one that names them, the names at the end.
 struct Segment {
   std::uint32_t refs = 0;
   std::uint32_t num_pages = 0;     // room
@@ -47,9 +47,14 @@ class SegmentStore {
  public:
   /// `overlap` is 1 for bigram keys: a page of n units reads n + 1 tokens.
   /// `host_sides` is 2 with a window component: a host page of each side per page.
-  /// Not `numbered`: pages have no numbers.
-  SegmentStore(std::size_t page_size, std::size_t overlap, std::size_t host_sides, bool numbered)
-      : page_size_(page_size), overlap_(overlap), host_sides_(host_sides), numbered_(numbered) {}
+  /// Not `numbered`: pages have no numbers. `named`: they have names of 64 bits.
+  SegmentStore(std::size_t page_size, std::size_t overlap, std::size_t host_sides, bool numbered,
+               bool named)
+      : page_size_(page_size),
+        overlap_(overlap),
+        host_sides_(host_sides),
+        numbered_(numbered),
+        named_(named) {}
 
   /// With one reference, all pages live, contents not yet written.
   Segment* create(std::uint32_t num_pages, bool with_hashes);
@@ -59,6 +64,12 @@ class SegmentStore {
   void add_host(Segment* segment);
   std::size_t host_entries(std::uint32_t num_pages) const { return num_pages * host_sides_; }
 
+  /// Of a store that has them.
+  std::uint64_t* names(Segment* segment) const {
+    return reinterpret_cast<std::uint64_t*>(reinterpret_cast<std::byte*>(segment) +
+                                            names_offset(segment->num_pages));
+  }
+
   std::size_t num_tokens(std::uint32_t num_pages) const {
     return num_pages * page_size_ + overlap_;
   }
@@ -66,12 +77,14 @@ class SegmentStore {
 
  private:
   std::uint32_t page_numbers(std::uint32_t num_pages) const { return numbered_ ? num_pages : 0; }
+  std::size_t names_offset(std::uint32_t num_pages) const;
   std::size_t block_bytes(std::uint32_t num_pages) const;
 
   std::size_t page_size_;
   std::size_t overlap_;
   std::size_t host_sides_;
   bool numbered_;
+  bool named_;
   std::size_t extra_bytes_ = 0;  // of hashes and host pages
   LinePool pool_;
 };

@@ -29,7 +29,7 @@ TEST(Policy, BuiltInsKnowTheirNames) {
 TEST(Policy, UnknownNamesAreRefusedWithAListOfTheKnown) {
   EXPECT_TRUE(fails(make_policy("lur"), ErrorCode::invalid_argument,
                     "unknown eviction policy 'lur': expected one of "
-                    "lru, lfu, fifo, filo, mru, priority, slru"));
+                    "lru, lfu, fifo, filo, mru, priority, slru, hazard"));
   EXPECT_FALSE(make_policy("").ok());
 }
 

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pins: paths that stay without a request. A hard pin holds as a lease does. So does a soft one,
+// until the host has all that its end needs: then it holds that, and the device may evict.
+//
+// Invariant: the index counts every pin's path, and among those on the device the ones held there.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cache/prefix_cache_impl.h"
+
+namespace pando {
+
+std::string_view to_string(PinKind kind) { return kind == PinKind::hard ? "hard" : "soft"; }
+
+namespace {
+
+std::size_t share_of(double share, std::size_t pages) {
+  return static_cast<std::size_t>(share * static_cast<double>(pages));
+}
+
+}  // namespace
+
+Status PrefixCache::Impl::refuse_pin(NodeIndex end) {
+  const std::size_t page_size = index.page_size();
+  const double share = options.retention.max_pinned_share;
+  const std::size_t device = component_capacity(Medium::device, ComponentKind::full);
+  const std::size_t all = device + (tier ? component_capacity(Medium::host, ComponentKind::full) : 0);
+  for (const bool on_device : {true, false}) {
+    const std::size_t limit = share_of(share, on_device ? device : all);
+    const std::size_t pinned = index.pinned_pages(on_device);
+    const std::size_t more = index.pages_to_pin(end, on_device);
+    if (pinned + more > limit)
+      return make_error(ErrorCode::out_of_capacity,
+                        "pin: {} tokens more beside {} that are pinned{}; at most {} may be, which "
+                        "is max_pinned_share {} of {}",
+                        more * page_size, pinned * page_size, on_device ? " on the device" : "",
+                        limit * page_size, share, (on_device ? device : all) * page_size);
+  }
+  return {};
+}
+
+Result<Pinned> PrefixCache::pin(const Key& key, const PinOptions& pin) {
+  if (pin.ttl && pin.ttl->count() <= 0)
+    return make_error(ErrorCode::invalid_argument, "pin: a ttl of {} ms; expected more than 0",
+                      pin.ttl->count());
+  RadixIndex& index = impl_->index;
+  const RadixIndex::Cursor cursor =
+      impl_->options.disabled ? RadixIndex::Cursor{}
+                              : index.valid_end(index.descend(key, nullptr), RadixIndex::Reach::device);
+  if (cursor.pages == 0)
+    return make_error(ErrorCode::invalid_argument,
+                      "pin: nothing of this key of {} tokens is on the device", key.tokens.size());
+  const NodeIndex end = index.settle(cursor);
+  if (Status s = impl_->refuse_pin(end); !s) return s.error();
+  const PinId id{++impl_->last_pin};
+  Impl::HeldPin& held = impl_->pins[id.value];
+  held.kind = pin.kind;
+  held.device = impl_->hold_path(end);
+  held.node = held.device.node;
+  index.count_pin(end, /*on_device=*/false);
+  index.count_pin(end, /*on_device=*/true);
+  if (pin.ttl) {
+    held.until = impl_->after(*pin.ttl);
+    impl_->timers.push({.at = held.until, .pin = id});
+  }
+  if (pin.kind == PinKind::soft && impl_->tier) {
+    impl_->tier->back_up(end);
+    impl_->soft_pins.push_back(id);
+    impl_->loosen_soft_pins();
+  }
+  return Pinned{id, cursor.pages * index.page_size()};
+}
+
+// Those whose path the host has by now hold it there.
+void PrefixCache::Impl::loosen_soft_pins() {
+  std::erase_if(soft_pins, [this](PinId id) {
+    const auto at = pins.find(id.value);
+    if (at == pins.end()) return true;
+    HeldPin& held = at->second;
+    const NodeIndex end = index.resolve(held.node);
+    if (!index.is_on_host(end)) return false;
+    index.lock_host(end);
+    ++num_host_locks;
+    held.host = held.node;
+    index.uncount_pin(end, /*on_device=*/true);
+    release_hold(held.device);
+    return true;
+  });
+}
+
+void PrefixCache::Impl::drop_pin(PinId id) {
+  const auto at = pins.find(id.value);
+  if (at == pins.end()) return;
+  HeldPin& held = at->second;
+  const NodeIndex end = index.resolve(held.node);
+  index.uncount_pin(end, /*on_device=*/false);
+  if (held.host) {
+    release_host(held.host);
+  } else {
+    index.uncount_pin(end, /*on_device=*/true);
+    release_hold(held.device);
+  }
+  pins.erase(at);
+}
+
+// Of nodes that a failed load has cut off nothing is left to keep.
+void PrefixCache::Impl::drop_broken_pins() {
+  std::vector<PinId> broken;
+  for (const auto& [id, held] : pins) {
+    if (index.is_cut_off(index.resolve(held.node))) broken.push_back(PinId{id});
+  }
+  for (const PinId id : broken) drop_pin(id);
+}
+
+Status PrefixCache::unpin(PinId id) {
+  if (!impl_->pins.contains(id.value))
+    return make_error(ErrorCode::stale_handle,
+                      "unpin: there is no pin {}; it has ended, or never was", id.value);
+  impl_->drop_pin(id);
+  impl_->give_back();
+  impl_->ledger.flush();
+  return {};
+}
+
+std::vector<Pin> PrefixCache::pins() const {
+  std::vector<Pin> all;
+  for (const auto& [id, held] : impl_->pins) {
+    const NodeIndex end = impl_->index.resolve(held.node);
+    Pin& pin = all.emplace_back();
+    pin.id = PinId{id};
+    pin.kind = held.kind;
+    pin.ns = impl_->index.namespace_of(end);
+    pin.length = impl_->index.node(end).end_pages * impl_->index.page_size();
+    pin.on_device = !held.host;
+    if (held.until != kForever)
+      pin.remaining = std::chrono::duration_cast<std::chrono::milliseconds>(
+          std::chrono::nanoseconds(std::max<Ticks>(0, held.until - impl_->now())));
+  }
+  return all;
+}
+
+std::size_t PrefixCache::pinned_tokens() const {
+  return impl_->index.pinned_pages(/*on_device=*/false) * impl_->index.page_size();
+}
+
+}  // namespace pando

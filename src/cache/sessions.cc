@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions: what their requests have inserted is kept above the rest while they are in use, and goes
+// at once, as far as nobody else has used it, when they are closed.
+//
+// Invariant: the ends of a session are those of its requests that no other one continues. They are
+// active in the index exactly while the session is.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cache/prefix_cache_impl.h"
+
+namespace pando {
+
+Result<SessionId> PrefixCache::open_session(const SessionOptions& session) {
+  if (session.idle_after.count() <= 0)
+    return make_error(ErrorCode::invalid_argument,
+                      "open_session: idle_after is {} ms; expected more than 0",
+                      session.idle_after.count());
+  const SessionId id{++impl_->last_session};
+  impl_->index.keep_sessions();
+  impl_->sessions[id.value].idle_after = session.idle_after;
+  impl_->use_session(id, {});
+  return id;
+}
+
+Status PrefixCache::Impl::refuse_session(SessionId id, const char* caller) const {
+  if (!id || sessions.contains(id.value)) return {};
+  return make_error(ErrorCode::stale_handle,
+                    "{}: there is no session {}; it has been closed, or never was opened", caller,
+                    id.value);
+}
+
+// Its timer goes off when it may have become idle; then it is looked at again.
+void PrefixCache::Impl::use_session(SessionId id, NodeIndex end) {
+  const auto at = sessions.find(id.value);
+  if (at == sessions.end()) return;
+  OpenSession& session = at->second;
+  session.idle_at = after(session.idle_after);
+  if (!session.has_timer) timers.push({.at = session.idle_at, .session = id});
+  session.has_timer = true;
+  if (!session.active) {
+    session.active = true;
+    for (const EndIndex known : session.ends) index.set_active(known, true);
+  }
+  if (end == kNoNode) return;
+  std::erase_if(session.ends, [&](EndIndex known) {
+    const NodeIndex node = index.node_of(known);
+    const bool continued = node == kNoNode || index.is_on_path(node, end);
+    if (continued) index.remove_end(known);
+    return continued;
+  });
+  session.ends.push_back(index.add_end(end));
+}
+
+void PrefixCache::Impl::session_due(SessionId id) {
+  const auto at = sessions.find(id.value);
+  if (at == sessions.end()) return;
+  OpenSession& session = at->second;
+  session.has_timer = session.idle_at > agreed_time;
+  if (session.has_timer) {
+    timers.push({.at = session.idle_at, .session = id});
+    return;
+  }
+  session.active = false;
+  for (const EndIndex end : session.ends) index.set_active(end, false);
+}
+
+Status PrefixCache::touch(SessionId id) {
+  if (!id || !impl_->sessions.contains(id.value)) {
+    const Status refused = impl_->refuse_session(id, "touch");
+    return refused.ok() ? Status{make_error(ErrorCode::invalid_argument, "touch: no session")}
+                        : refused;
+  }
+  impl_->use_session(id, {});
+  return {};
+}
+
+Status PrefixCache::close_session(SessionId id) {
+  const auto at = impl_->sessions.find(id.value);
+  if (at == impl_->sessions.end())
+    return make_error(ErrorCode::stale_handle,
+                      "close_session: there is no session {}; it has been closed, or never was "
+                      "opened",
+                      id.value);
+  const std::vector<EndIndex> ends = std::move(at->second.ends);
+  impl_->sessions.erase(at);
+  for (const EndIndex end : ends) {
+    const NodeIndex node = impl_->index.node_of(end);
+    impl_->index.remove_end(end);
+    if (node != kNoNode) impl_->closing.push_back(impl_->index.id(node));
+  }
+  impl_->release_closed();
+  impl_->give_back();
+  impl_->ledger.flush();
+  return {};
+}
+
+// What somebody still holds, a copy under way for one, is tried again by poll().
+void PrefixCache::Impl::release_closed() {
+  if (closing.empty()) return;
+  const CauseScope cause(*this, Pressure::session_closed, 0);
+  RadixIndex::Evicted evicted;
+  std::erase_if(closing, [&](NodeId id) {
+    const NodeIndex node = index.resolve(id);
+    return node == kNoNode || index.release_private(node, released, evicted);
+  });
+  stats.evicted_tokens += evicted.pages * index.page_size();
+  stats.evicted_nodes += evicted.nodes;
+  stats.evicted_window_tokens += evicted.window_pages * index.page_size();
+  stats.evicted_snapshots += evicted.snapshots;
+  if (tier) tier->stats.host_evicted_tokens += evicted.host_pages * index.page_size();
+}
+
+std::vector<Session> PrefixCache::sessions() const {
+  std::vector<Session> all;
+  for (const auto& [id, session] : impl_->sessions) {
+    Session& told = all.emplace_back(Session{.id = SessionId{id}, .active = session.active});
+    for (const EndIndex end : session.ends) {
+      const NodeIndex node = impl_->index.node_of(end);
+      if (node == kNoNode) continue;
+      told.tokens = std::max(told.tokens,
+                             impl_->index.node(node).end_pages * impl_->index.page_size());
+    }
+  }
+  return all;
+}
+
+}  // namespace pando

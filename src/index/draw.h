@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Victims by draw: of some candidates drawn at random, the one of the smallest index. An index
+// changes with time, so no order of all candidates would last; a sample is nearly as good. The
+// generator has a fixed seed: the same calls draw the same.
+//
+// Candidates are in lists, in no order; each is in one list at most. Costs: O(1) to insert and to
+// erase; pick() looks at 64 candidates, or all where there are no more.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/random.h"
+#include "index/hazard_index.h"
+
+namespace pando {
+
+class Draw {
+ public:
+  /// Who goes first among equal indices: the older, then by depth. Reversed, the one with the
+  /// largest index, and the younger.
+  enum class Ties { deeper_first, shallower_first, reversed };
+
+  struct Candidate {
+    HazardIndex::Key key = 0;
+    std::uint32_t depth = 0;
+    std::uint32_t id = 0;
+  };
+  using List = std::vector<Candidate>;
+
+  /// The index must outlive it.
+  Draw(const HazardIndex& index, Ties ties) : index_(index), ties_(ties) {}
+
+  void insert(List& list, const Candidate& candidate);
+  /// It must be in this list.
+  void erase(List& list, std::uint32_t id);
+  std::uint32_t place(std::uint32_t id) const { return places_[id]; }
+
+  /// From a list that is not empty.
+  std::uint32_t pick(const List& list);
+  /// From several lists, as if they were one: the candidate, and in which list it is.
+  struct Picked {
+    std::uint32_t id = 0;
+    std::size_t list = 0;
+  };
+  Picked pick(std::span<const List* const> lists);
+
+  std::size_t memory_bytes() const;
+
+ private:
+  static constexpr std::size_t kDraws = 64;
+  class Best;
+
+  const HazardIndex& index_;
+  const Ties ties_;
+  std::vector<std::uint32_t> places_;  // in its list, by id
+  std::vector<std::size_t> ends_;      // scratch
+  Random random_{kDraws};
+  std::array<std::uint32_t, kDraws> numbers_ = {};  // of the next draw from a long list
+};
+
+}  // namespace pando
