@@ -6,7 +6,7 @@ target_link_libraries(pando_test_support PUBLIC pando PRIVATE pando_fmt)
 pando_strict(pando_test_support)
 
 pando_test(cache_model_test LABEL model SOURCES cache/prefix_cache_model_test.cc
-           cache/tier_model_test.cc
+           cache/retention_model_test.cc cache/tier_model_test.cc
            LIBRARIES pando_test_support rapidcheck)
 
 pando_test(cache_test LABEL unit SOURCES
@@ -22,10 +22,14 @@ pando_test(cache_test LABEL unit SOURCES
   cache/load_back_test.cc
   cache/lock_test.cc
   cache/match_test.cc
+  cache/pin_test.cc
   cache/prefetch_test.cc
   cache/requests_test.cc
+  cache/retention_test.cc
+  cache/session_test.cc
   cache/state_test.cc
   cache/storage_tier_test.cc
+  cache/tenant_test.cc
   cache/window_requests_test.cc
   cache/window_test.cc)
 

@@ -188,8 +188,8 @@ struct Inserted {
   std::size_t freed = 0;     ///< slots given back: the caller's duplicates, or those they replace
   std::size_t revived = 0;   ///< tokens that have a window again
   std::size_t widened_ranges = 0;  ///< of the retention, that were not whole pages
-  NodeId node = {};          ///< ends at `length`
-  std::uint32_t cache = 0;   ///< which cache this is from
+  NodeId node = {};                ///< ends at `length`
+  std::uint32_t cache = 0;         ///< which cache this is from
 
   /// What match() would find of it now, for lock().
   Match match() const {

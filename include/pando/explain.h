@@ -29,12 +29,12 @@ std::string_view to_string(Finding finding);
 
 /// Who needed the room.
 enum class Pressure : std::uint8_t {
-  allocate,     ///< a request's new tokens
-  evict_call,   ///< the engine asked for it
-  load_back,    ///< tokens that came back from the host
-  host_room,    ///< copies on their way to a full host
-  failed_load,  ///< nobody: its bytes had not arrived
-  tenant_cap,   ///< newer tokens of the same tenant, beyond its cap
+  allocate,        ///< a request's new tokens
+  evict_call,      ///< the engine asked for it
+  load_back,       ///< tokens that came back from the host
+  host_room,       ///< copies on their way to a full host
+  failed_load,     ///< nobody: its bytes had not arrived
+  tenant_cap,      ///< newer tokens of the same tenant, beyond its cap
   session_closed,  ///< nobody: the only session that used it was closed
 };
 std::string_view to_string(Pressure pressure);

@@ -3,8 +3,8 @@
 // keeps its evictable leaves ordered by key, O(log n) per change, and evicts the smallest.
 // Built in: lru, lfu, fifo, filo, mru, priority, slru. Implement EvictionPolicy for your own.
 //
-// One is more than a key: `hazard` learns from the requests when prefixes come back, and evicts what
-// promises the fewest hits for the time that one would have to wait for them (docs/tuning.md).
+// One is more than a key: `hazard` learns from the requests when prefixes come back, and evicts
+// what promises the fewest hits for the time that one would have to wait for them (docs/tuning.md).
 #pragma once
 
 #include <compare>

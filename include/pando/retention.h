@@ -88,8 +88,8 @@ struct SessionId {
 /// One of sessions().
 struct Session {
   SessionId id = {};
-  bool active = false;    ///< its prefix is protected
-  std::size_t tokens = 0; ///< of its longest prefix that is still cached
+  bool active = false;     ///< its prefix is protected
+  std::size_t tokens = 0;  ///< of its longest prefix that is still cached
 };
 
 /// A tenant's share of device and host, in tokens. A namespace belongs to the tenant that

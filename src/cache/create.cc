@@ -145,9 +145,8 @@ Status validate_parts(const CacheOptions& options, const SlotLedger& ledger,
     if (Status s = validate_host_tier(options, ledger, states); !s) return s;
   }
   const std::size_t host_pages = options.host ? options.host->full.host->num_pages() : 0;
-  return Tenants::validate(options.retention.tenants,
-                           {(ledger.num_pages() - 1) * options.page_size,
-                            host_pages * options.page_size});
+  return Tenants::validate(options.retention.tenants, {(ledger.num_pages() - 1) * options.page_size,
+                                                       host_pages * options.page_size});
 }
 
 }  // namespace

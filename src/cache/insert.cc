@@ -317,9 +317,12 @@ Result<Inserted> PrefixCache::quiet_insert(const Key& key, std::span<const SlotI
     return make_error(ErrorCode::invalid_argument,
                       "insert: {} slots for {} tokens; expected one for each", slots.size(),
                       key.tokens.size());
-  if (Status s = impl_->refuse_session(options.session, "insert"); !s) return s.error();
+  if (options.session) {
+    if (Status s = impl_->refuse_session(options.session, "insert"); !s) return s.error();
+  }
   for (const RetentionRange& range : options.retention) {
-    if (Status s = refuse_range(range, key.tokens.size(), "insert"); !s) return s.error();
+    if (Status s = refuse_range(range, key.tokens.size(), /*grows=*/false, "insert"); !s)
+      return s.error();
   }
   const std::size_t num_pages = impl_->index.num_pages(key);
   if (num_pages == 0)

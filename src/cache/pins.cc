@@ -24,7 +24,8 @@ Status PrefixCache::Impl::refuse_pin(NodeIndex end) {
   const std::size_t page_size = index.page_size();
   const double share = options.retention.max_pinned_share;
   const std::size_t device = component_capacity(Medium::device, ComponentKind::full);
-  const std::size_t all = device + (tier ? component_capacity(Medium::host, ComponentKind::full) : 0);
+  const std::size_t all =
+      device + (tier ? component_capacity(Medium::host, ComponentKind::full) : 0);
   for (const bool on_device : {true, false}) {
     const std::size_t limit = share_of(share, on_device ? device : all);
     const std::size_t pinned = index.pinned_pages(on_device);
@@ -45,8 +46,9 @@ Result<Pinned> PrefixCache::pin(const Key& key, const PinOptions& pin) {
                       pin.ttl->count());
   RadixIndex& index = impl_->index;
   const RadixIndex::Cursor cursor =
-      impl_->options.disabled ? RadixIndex::Cursor{}
-                              : index.valid_end(index.descend(key, nullptr), RadixIndex::Reach::device);
+      impl_->options.disabled
+          ? RadixIndex::Cursor{}
+          : index.valid_end(index.descend(key, nullptr), RadixIndex::Reach::device);
   if (cursor.pages == 0)
     return make_error(ErrorCode::invalid_argument,
                       "pin: nothing of this key of {} tokens is on the device", key.tokens.size());
@@ -68,6 +70,8 @@ Result<Pinned> PrefixCache::pin(const Key& key, const PinOptions& pin) {
     impl_->soft_pins.push_back(id);
     impl_->loosen_soft_pins();
   }
+  impl_->give_back();
+  impl_->ledger.flush();
   return Pinned{id, cursor.pages * index.page_size()};
 }
 

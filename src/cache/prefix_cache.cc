@@ -37,8 +37,7 @@ std::string_view to_string(MatchEnd end) {
 
 // ---- Looking -----------------------------------------------------------------------------------
 
-Result<Match> PrefixCache::quiet_match(const Key& key, std::span<SlotId> slots,
-                                       SessionId session) {
+Result<Match> PrefixCache::quiet_match(const Key& key, std::span<SlotId> slots, SessionId session) {
   RadixIndex& index = impl_->index;
   if (key.tokens.empty()) return make_error(ErrorCode::invalid_argument, "match: the key is empty");
   const std::size_t page_size = index.page_size();

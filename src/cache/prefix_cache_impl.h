@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PrefixCache is made of: the core that all parts share, the tiers, and what is retained. It is
-// made in create.cc; the calls on keys are in prefix_cache.cc, leases.cc and insert.cc, those on
+// What PrefixCache is made of: the core that all parts share, the tiers, and what is retained. It
+// is made in create.cc; the calls on keys are in prefix_cache.cc, leases.cc and insert.cc, those on
 // whole requests in requests.cc, those on tiers in tiers.cc and storage.cc. Each is a quiet_ call
 // there; observed.cc has the public ones. Those on what is retained are in pins.cc, sessions.cc and
 // tenants.cc.
@@ -197,7 +197,9 @@ struct PrefixCache::Impl : CacheCore {
   void apply_snapshot(NodeIndex end, StateSlot snapshot);
 };
 
-/// An error unless a range of a request of `length` tokens makes sense.
-Status refuse_range(const RetentionRange& range, std::size_t length, const char* caller);
+/// An error unless a range of a request of `length` tokens makes sense; of one that `grows`, the
+/// range may begin with what is to come.
+Status refuse_range(const RetentionRange& range, std::size_t length, bool grows,
+                    const char* caller);
 
 }  // namespace pando

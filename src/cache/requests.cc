@@ -27,9 +27,12 @@ Status validate(const Request& request, const char* caller) {
 }  // namespace
 
 Result<Match> PrefixCache::quiet_start(Request& request) {
-  if (Status s = impl_->refuse_session(request.session, "start"); !s) return s.error();
+  if (request.session) {
+    if (Status s = impl_->refuse_session(request.session, "start"); !s) return s.error();
+  }
   for (const RetentionRange& range : request.retention) {
-    if (Status s = refuse_range(range, request.key.tokens.size(), "start"); !s) return s.error();
+    if (Status s = refuse_range(range, request.key.tokens.size(), /*grows=*/true, "start"); !s)
+      return s.error();
   }
   if (request.lease || request.cached_length != 0)
     return make_error(ErrorCode::in_use, "start: the request has started already");
@@ -97,8 +100,8 @@ Status PrefixCache::quiet_allocate(Request& request, std::size_t from) {
 
 Status PrefixCache::quiet_allocate_extend(std::span<const std::size_t> prefix_lens,
                                           std::span<const std::size_t> seq_lens,
-                                          std::span<const SlotId> last_slots,
-                                          std::span<SlotId> out, std::string_view ns) {
+                                          std::span<const SlotId> last_slots, std::span<SlotId> out,
+                                          std::string_view ns) {
   return impl_->allocate(
       {ns, std::accumulate(seq_lens.begin(), seq_lens.end(), std::size_t{0})},
       [&](auto& a) { return a.alloc_extend(prefix_lens, seq_lens, last_slots, out); },
@@ -106,11 +109,11 @@ Status PrefixCache::quiet_allocate_extend(std::span<const std::size_t> prefix_le
 }
 
 Status PrefixCache::quiet_allocate_decode(std::span<const std::size_t> seq_lens,
-                                          std::span<const SlotId> last_slots,
-                                          std::span<SlotId> out, std::string_view ns) {
-  return impl_->allocate({ns, 0},
-                         [&](auto& a) { return a.alloc_decode(seq_lens, last_slots, out); },
-                         [&](const PagedAllocator& a) { return a.pages_for_decode(seq_lens); });
+                                          std::span<const SlotId> last_slots, std::span<SlotId> out,
+                                          std::string_view ns) {
+  return impl_->allocate(
+      {ns, 0}, [&](auto& a) { return a.alloc_decode(seq_lens, last_slots, out); },
+      [&](const PagedAllocator& a) { return a.pages_for_decode(seq_lens); });
 }
 
 Result<StateSlot> PrefixCache::quiet_allocate_state() {

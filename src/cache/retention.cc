@@ -40,7 +40,8 @@ Status RetentionOptions::validate() const {
 
 // Counted from when the cache was made: clocks of different machines began at different times.
 Ticks PrefixCache::Impl::clock() const {
-  const auto now = options.retention.now ? options.retention.now() : std::chrono::steady_clock::now();
+  const auto now =
+      options.retention.now ? options.retention.now() : std::chrono::steady_clock::now();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now - made_at).count();
 }
 
@@ -51,8 +52,8 @@ Ticks PrefixCache::Impl::now() {
 }
 
 Ticks PrefixCache::Impl::after(std::chrono::milliseconds duration) {
-  const Ticks ticks = std::chrono::nanoseconds(
-                          std::min<std::chrono::milliseconds>(duration, std::chrono::hours(1000000)))
+  const Ticks ticks = std::chrono::nanoseconds(std::min<std::chrono::milliseconds>(
+                                                   duration, std::chrono::hours(1000000)))
                           .count();
   return now() + ticks;
 }
@@ -73,14 +74,17 @@ void PrefixCache::Impl::pass_time(Ticks time) {
       session_due(due.session);
     }
   }
+  give_back();
+  ledger.flush();
 }
 
 // ---- Ranges ------------------------------------------------------------------------------------
 
-Status refuse_range(const RetentionRange& range, std::size_t length, const char* caller) {
-  if (range.from >= range.to || range.from > length ||
-      (range.to > length && range.to != RetentionRange::kToEnd) ||
-      (range.from == length && range.to != RetentionRange::kToEnd))
+Status refuse_range(const RetentionRange& range, std::size_t length, bool grows,
+                    const char* caller) {
+  const bool to_end = range.to == RetentionRange::kToEnd;
+  const bool begins_in_it = range.from < length || (grows && to_end && range.from == length);
+  if (range.from >= range.to || !begins_in_it || (range.to > length && !to_end))
     return make_error(ErrorCode::invalid_argument,
                       "{}: tokens [{}, {}) are to be retained of a request of {}", caller,
                       range.from, range.to, length);
@@ -105,7 +109,8 @@ std::size_t PrefixCache::Impl::retain(NodeIndex end, std::span<const RetentionRa
     const bool to_end = range.to == RetentionRange::kToEnd;
     num_widened += range.from % page_size != 0 || (!to_end && range.to % page_size != 0) ? 1 : 0;
     const std::size_t from = std::min<std::size_t>(range.from / page_size, end_page);
-    const std::size_t to = to_end ? end_page : std::min<std::size_t>(pages_for(range.to, page_size), end_page);
+    const std::size_t to =
+        to_end ? end_page : std::min<std::size_t>(pages_for(range.to, page_size), end_page);
     if (from >= to) continue;
     index.grant(end, {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to)},
                 static_cast<Level>(range.priority),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions: what their requests have inserted is kept above the rest while they are in use, and goes
-// at once, as far as nobody else has used it, when they are closed.
+// Sessions: what their requests have inserted is kept above the rest while they are in use, and
+// goes at once, as far as nobody else has used it, when they are closed.
 //
 // Invariant: the ends of a session are those of its requests that no other one continues. They are
 // active in the index exactly while the session is.
@@ -24,7 +24,7 @@ Result<SessionId> PrefixCache::open_session(const SessionOptions& session) {
 }
 
 Status PrefixCache::Impl::refuse_session(SessionId id, const char* caller) const {
-  if (!id || sessions.contains(id.value)) return {};
+  if (sessions.contains(id.value)) return {};
   return make_error(ErrorCode::stale_handle,
                     "{}: there is no session {}; it has been closed, or never was opened", caller,
                     id.value);
@@ -66,22 +66,14 @@ void PrefixCache::Impl::session_due(SessionId id) {
 }
 
 Status PrefixCache::touch(SessionId id) {
-  if (!id || !impl_->sessions.contains(id.value)) {
-    const Status refused = impl_->refuse_session(id, "touch");
-    return refused.ok() ? Status{make_error(ErrorCode::invalid_argument, "touch: no session")}
-                        : refused;
-  }
+  if (Status s = impl_->refuse_session(id, "touch"); !s) return s;
   impl_->use_session(id, {});
   return {};
 }
 
 Status PrefixCache::close_session(SessionId id) {
+  if (Status s = impl_->refuse_session(id, "close_session"); !s) return s;
   const auto at = impl_->sessions.find(id.value);
-  if (at == impl_->sessions.end())
-    return make_error(ErrorCode::stale_handle,
-                      "close_session: there is no session {}; it has been closed, or never was "
-                      "opened",
-                      id.value);
   const std::vector<EndIndex> ends = std::move(at->second.ends);
   impl_->sessions.erase(at);
   for (const EndIndex end : ends) {
@@ -118,8 +110,8 @@ std::vector<Session> PrefixCache::sessions() const {
     for (const EndIndex end : session.ends) {
       const NodeIndex node = impl_->index.node_of(end);
       if (node == kNoNode) continue;
-      told.tokens = std::max(told.tokens,
-                             impl_->index.node(node).end_pages * impl_->index.page_size());
+      told.tokens =
+          std::max(told.tokens, impl_->index.node(node).end_pages * impl_->index.page_size());
     }
   }
   return all;

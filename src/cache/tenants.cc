@@ -38,8 +38,7 @@ Status Tenants::validate(const std::vector<TenantOptions>& tenants, const Capaci
                                  capacity.device);
         !s)
       return s;
-    if (Status s =
-            validate_tier(tenant, "host", tenant.host_floor, tenant.host_cap, capacity.host);
+    if (Status s = validate_tier(tenant, "host", tenant.host_floor, tenant.host_cap, capacity.host);
         !s)
       return s;
     device += std::min(tenant.device_floor, SIZE_MAX - device);
@@ -57,7 +56,8 @@ Status Tenants::validate(const std::vector<TenantOptions>& tenants, const Capaci
 
 Result<OwnerId> Tenants::set(const TenantOptions& tenant, const Capacity& capacity) {
   const auto known = by_name_.find(tenant.name);
-  const auto owner = known != by_name_.end() ? known->second : static_cast<OwnerId>(tenants_.size());
+  const auto owner =
+      known != by_name_.end() ? known->second : static_cast<OwnerId>(tenants_.size());
   if (owner >= kMaxTenants)
     return make_error(ErrorCode::out_of_capacity, "tenant '{}': there are {} already, the most",
                       tenant.name, kMaxTenants - 1);
@@ -109,7 +109,8 @@ void PrefixCache::Impl::apply_limits(OwnerId owner) {
                      {floor_pages, cap == TenantOptions::kNoCap ? cap : cap / page_size});
     for (const ComponentKind kind : {ComponentKind::window, ComponentKind::state}) {
       const std::size_t has = component_capacity(medium, kind);
-      index.set_limits(medium, kind, owner, {floor_pages * has / std::max<std::size_t>(1, all_pages)});
+      index.set_limits(medium, kind, owner,
+                       {floor_pages * has / std::max<std::size_t>(1, all_pages)});
     }
   };
   apply(Medium::device, tenant.device_floor, tenant.device_cap);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who the tenants of a cache are, which namespaces are whose, and that what is promised to them fits
-// into the cache. What each has is counted by the shelves of the index.
+// Who the tenants of a cache are, which namespaces are whose, and that what is promised to them
+// fits into the cache. What each has is counted by the shelves of the index.
 //
 // Owner 0 is not a tenant's: it has all namespaces that are no tenant's, and an empty name.
 #pragma once

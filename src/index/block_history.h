@@ -3,11 +3,11 @@
 // is told from one that was never there. Without it the hazard policy gains little in small caches,
 // where a block is evicted more often than it is hit.
 //
-// Invariant: the maps name exactly those of the list, which are the last `limit` evictions of blocks
-// that did not come back, the oldest first. O(1) each, in memory that grows with use: to at most 24
-// bytes of list and 43 of map for each of `limit`. So that nobody waits for it to grow, the list
-// comes in pieces and the map is 64 small ones: at 4 million blocks the slowest call takes 2 ms,
-// with a single map 110. Belongs to one thread.
+// Invariant: the maps name exactly those of the list, which are the last `limit` evictions of
+// blocks that did not come back, the oldest first. O(1) each, in memory that grows with use: to at
+// most 24 bytes of list and 43 of map for each of `limit`. So that nobody waits for it to grow, the
+// list comes in pieces and the map is 64 small ones: at 4 million blocks the slowest call takes 2
+// ms, with a single map 110. Belongs to one thread.
 #pragma once
 
 #include <algorithm>
@@ -100,8 +100,8 @@ class BlockHistory {
   }
 
   const std::size_t limit_;
-  std::deque<Eviction> list_;  // in a circle through the first, which is no eviction
-  std::uint32_t free_ = 0;     // the first place that is not used, in a list by `next`
+  std::deque<Eviction> list_;         // in a circle through the first, which is no eviction
+  std::uint32_t free_ = 0;            // the first place that is not used, in a list by `next`
   std::array<IdMap, kParts> places_;  // by bits of the id that the maps do not look at
   std::size_t size_ = 0;
 };

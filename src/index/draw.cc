@@ -76,8 +76,8 @@ Draw::Picked Draw::pick(std::span<const List* const> lists) {
   Best best(*this);
   Picked picked;
   const auto show = [&](std::size_t at) {
-    const auto in = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) -
-                                             ends_.begin());
+    const auto in =
+        static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
     if (best.show((*lists[in])[at - (ends_[in] - lists[in]->size())])) picked.list = in;
   };
   for (std::size_t i = 0; i < std::min(sum, kDraws); ++i)

@@ -27,8 +27,8 @@ std::uint64_t HazardNodes::name_namespace(std::string_view ns) {
 void HazardNodes::name_pages(std::uint64_t parent, const Token* tokens, std::size_t n,
                              std::size_t page_size, std::size_t overlap, std::uint64_t* ids) {
   for (std::size_t i = 0; i < n; ++i) {
-    parent = XXH3_64bits_withSeed(tokens + i * page_size, (page_size + overlap) * sizeof(Token),
-                                  parent);
+    parent =
+        XXH3_64bits_withSeed(tokens + i * page_size, (page_size + overlap) * sizeof(Token), parent);
     ids[i] = parent;
   }
 }

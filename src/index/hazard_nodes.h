@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hazard policy over the nodes of a radix tree: what each node is ranked by, what the learner
-// is told of requests, and which blocks have gone lately. RadixIndex tells it of inserts, splits and
-// removals, and asks for keys; docs/tuning.md says what the policy does and what it gains.
+// is told of requests, and which blocks have gone lately. RadixIndex tells it of inserts, splits
+// and removals, and asks for keys; docs/tuning.md says what the policy does and what it gains.
 //
 // A block is a page, or as many pages as make 64 tokens: so that ages and counts mean the same at
 // every page size. Blocks are named by a chained hash of their tokens; the last page of a block

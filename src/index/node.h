@@ -83,9 +83,7 @@ struct alignas(kCacheLine) Node {
   std::uint32_t begin_pages() const { return end_pages - num_pages; }
   /// May leave the device: nothing below is on it, nobody holds it there. Without a host copy, what
   /// is below on the host would go too, so nobody may hold that.
-  bool is_candidate() const {
-    return device_children == 0 && on_device() && is_device_evictable();
-  }
+  bool is_candidate() const { return device_children == 0 && on_device() && is_device_evictable(); }
   /// May leave the host, and with it the tree.
   bool is_host_candidate() const { return num_children == 0 && is_host_evictable(); }
   bool is_held() const { return locks > 0 || cut_off; }

@@ -128,8 +128,7 @@ void RadixIndex::retire(NodeIndex index) {
 
 void RadixIndex::admit(NodeIndex index) {
   const Node& node = nodes_[index];
-  if (node.on_device())
-    device_shelf_.add(node.owner, node.num_pages, node.is_device_evictable());
+  if (node.on_device()) device_shelf_.add(node.owner, node.num_pages, node.is_device_evictable());
   if (node.on_host) {
     host_shelf_.add(node.owner, node.num_pages, node.is_host_evictable());
     if (mirrors_first_) mirror_shelf_.add(node.owner, node.num_pages, false);
@@ -209,8 +208,8 @@ void RadixIndex::evict_leaves(const Goal& goal, bool whole_nodes, Released& out,
     if (turn.node == kNoNode) break;
     prefetch_victims(device_shelf_);
     const Node& node = nodes_[turn.node];
-    const std::size_t take = std::min(
-        {goal.pages - evicted.pages, turn.wanted, turn.limit, rank_pages(turn.node)});
+    const std::size_t take =
+        std::min({goal.pages - evicted.pages, turn.wanted, turn.limit, rank_pages(turn.node)});
     const bool goes_whole =
         whole_nodes || state_ || (node.num_children > 0 && !node.on_host && !save_to_host);
     if (goes_whole && node.num_pages > turn.limit) {
@@ -295,8 +294,8 @@ void RadixIndex::evict_host_leaves(const Goal& goal, Released& out, Evicted& evi
     if (turn.node == kNoNode) break;
     prefetch_victims(host_shelf_);
     const std::uint32_t num_pages = nodes_[turn.node].num_pages;
-    const std::size_t take = std::min(
-        {goal.pages - evicted.host_pages, turn.wanted, turn.limit, rank_pages(turn.node)});
+    const std::size_t take =
+        std::min({goal.pages - evicted.host_pages, turn.wanted, turn.limit, rank_pages(turn.node)});
     if (host_state_ && num_pages > turn.limit) {
       host_shelf_.block(nodes_[turn.node].owner);
     } else if (host_state_ || num_pages <= take) {

@@ -34,9 +34,8 @@ RadixIndex::RadixIndex(const Options& options, std::unique_ptr<EvictionPolicy> p
       policy_(std::move(policy)),
       segments_(page_size_, overlap_, options.window_pages ? 2 : 1, options.numbered,
                 policy_->hazard().has_value()),
-      hazard_(policy_->hazard()
-                  ? std::make_unique<HazardNodes>(options.capacity_pages, page_size_)
-                  : nullptr),
+      hazard_(policy_->hazard() ? std::make_unique<HazardNodes>(options.capacity_pages, page_size_)
+                                : nullptr),
       branches_(nodes_, page_size_ + overlap_),
       device_shelf_(Shelf::Kind::leaves, hazard_index()),
       host_shelf_(Shelf::Kind::leaves, hazard_index()),

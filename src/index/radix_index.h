@@ -65,7 +65,8 @@ class RadixIndex {
     std::size_t max_snapshots_per_path = SIZE_MAX;
     bool host = false;           // nodes may have a host side
     bool mirrors_first = false;  // see evict_host
-    std::size_t capacity_pages = 0;  // of the device: what a policy that learns remembers goes by it
+    std::size_t capacity_pages =
+        0;  // of the device: what a policy that learns remembers goes by it
   };
   RadixIndex(const Options& options, std::unique_ptr<EvictionPolicy> policy);
   ~RadixIndex();
@@ -217,8 +218,8 @@ class RadixIndex {
     return const_cast<RadixIndex*>(this)->shelf(tier, kind);
   }
 
-  /// So many tokens into a prompt, attention costs as much as all the rest: for a policy that weighs
-  /// hits by what they save.
+  /// So many tokens into a prompt, attention costs as much as all the rest: for a policy that
+  /// weighs hits by what they save.
   void set_attention_tokens(double tokens);
 
   /// For an owner that decides itself what is worth a node, on one tier and without components.

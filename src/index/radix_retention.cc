@@ -95,8 +95,7 @@ void RadixIndex::count_pin(NodeIndex end, bool on_device) {
   NodeRetention& table = retention();
   std::size_t& pages = on_device ? device_pinned_pages_ : pinned_pages_;
   count_up(
-      end,
-      [&](NodeIndex i) -> auto& { return on_device ? table[i].device_pins : table[i].pins; },
+      end, [&](NodeIndex i) -> auto& { return on_device ? table[i].device_pins : table[i].pins; },
       [&](NodeIndex i) { pages += nodes_[i].num_pages; });
 }
 
@@ -104,8 +103,7 @@ void RadixIndex::uncount_pin(NodeIndex end, bool on_device) {
   NodeRetention& table = retention();
   std::size_t& pages = on_device ? device_pinned_pages_ : pinned_pages_;
   count_down(
-      end,
-      [&](NodeIndex i) -> auto& { return on_device ? table[i].device_pins : table[i].pins; },
+      end, [&](NodeIndex i) -> auto& { return on_device ? table[i].device_pins : table[i].pins; },
       [&](NodeIndex i) { pages -= nodes_[i].num_pages; });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The storage behind edges: a counted block with the tokens of some pages, the device page that
-// holds each, and, when wanted, each page's hash, name and host pages. A split gives both halves a slice
-// of one block: nothing is copied. RadixIndex is the only caller.
+// holds each, and, when wanted, each page's hash, name and host pages. A split gives both halves a
+// slice of one block: nothing is copied. RadixIndex is the only caller.
 //
 // Invariant: the nodes that share a segment are a chain of parent and child, and their slices cover
 // its first `live_pages` pages. Only tails are ever dropped, so what is dead is at the end; once

@@ -102,8 +102,8 @@ std::size_t Shelf::over_cap(OwnerId id) const {
 // ---- Lanes -------------------------------------------------------------------------------------
 
 EvictionOrder::Entry Shelf::entry(NodeIndex index, const Node& node, const EvictionKey& key) const {
-  return {kind_ == Kind::mirrors ? last_first(key) : key,
-          kind_ == Kind::nodes ? node.end_pages : 0, index};
+  return {kind_ == Kind::mirrors ? last_first(key) : key, kind_ == Kind::nodes ? node.end_pages : 0,
+          index};
 }
 
 Shelf::Row* Shelf::find_row(Level level) {
@@ -266,8 +266,8 @@ Shelf::Turn Shelf::next(const Demand& demand) {
     const NodeIndex node = best_of(row, id);
     if (node == kNoNode) continue;
     const Owner& of = owners_[id];
-    const std::size_t surplus = id == demand.by ? SIZE_MAX : of.tally.total - of.limits.floor;
-    return {node, surplus, surplus};
+    const std::size_t surplus = of.tally.total - of.limits.floor;
+    return {node, surplus, id == demand.by ? SIZE_MAX : surplus};
   }
   return {front_of(demand.by)};
 }
@@ -280,7 +280,8 @@ std::size_t Shelf::memory_bytes() const {
     sum += sizeof(Row) + row.lanes.capacity() * sizeof(Lane) +
            row.winners.capacity() * sizeof(OwnerId);
     for (const Lane& lane : row.lanes)
-      sum += (lane.order ? lane.order->memory_bytes() : 0) + lane.drawn.capacity() * sizeof(Draw::Candidate);
+      sum += (lane.order ? lane.order->memory_bytes() : 0) +
+             lane.drawn.capacity() * sizeof(Draw::Candidate);
   }
   return sum;
 }
@@ -304,8 +305,10 @@ Status Shelf::check() const {
       if ((row.winners[row.winners.size() / 2 + id] == id) != runs)
         return broken("the lane of owner {} at level {} {}", id, static_cast<int>(row.level),
                       runs ? "does not run" : "runs");
-      const bool beaten = runs && lane.order && lane.order->front_entry() < row.lanes[row.winners[1]].front;
-      if (beaten) return broken("owner {} should be first at level {}", id, static_cast<int>(row.level));
+      const bool beaten =
+          runs && lane.order && lane.order->front_entry() < row.lanes[row.winners[1]].front;
+      if (beaten)
+        return broken("owner {} should be first at level {}", id, static_cast<int>(row.level));
     }
   }
   Tally sum;
@@ -317,8 +320,9 @@ Status Shelf::check() const {
     if (of.blocked) return broken("an owner is passed over for good");
   }
   if (candidates != num_candidates_ || !(sum == sum_) || over_cap != num_over_cap_)
-    return broken("a shelf counts {} candidates, {} units and {} owners over their cap; has {}, {}, {}",
-                  num_candidates_, sum_.total, num_over_cap_, candidates, sum.total, over_cap);
+    return broken(
+        "a shelf counts {} candidates, {} units and {} owners over their cap; has {}, {}, {}",
+        num_candidates_, sum_.total, num_over_cap_, candidates, sum.total, over_cap);
   return {};
 }
 

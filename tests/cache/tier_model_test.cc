@@ -2,8 +2,9 @@
 // Random operations on a cache with a host tier and a store, over every combination of components
 // and write policies, with a copier that ends, fails and refuses when told, and a store that fails,
 // lies and dawdles. The reference is in the bytes: every row that a match or a load gives says for
-// which prefix it was computed. After each step the cache proves itself, and every slot and host
-// page has one owner.
+// which prefix it was computed. After each step the cache proves itself, every slot and host page
+// has one owner, and what is pinned is where it was promised to be. Sessions come and go, and one
+// namespace is a tenant's.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -31,7 +32,7 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   std::size_t turn = 0;
-  const char* const policies[] = {"lru", "slru", "lfu", "fifo", "priority", "lru", "mru"};
+  const char* const policies[] = {"lru", "hazard", "lfu", "fifo", "priority", "hazard", "slru"};
   for (const WritePolicy write :
        {WritePolicy::write_through, WritePolicy::write_through_selective, WritePolicy::write_back})
     for (const bool window : {false, true})
@@ -48,6 +49,11 @@ std::vector<Case> all_cases() {
           if (state) setup.cache.state = StateOptions{.snapshot_interval = turn % 2 * 4};
           setup.reclaim_mirrors_first = turn % 3 == 1;
           setup.policy = policies[turn % std::size(policies)];
+          setup.cache.retention.tenants = {{.name = "t",
+                                            .device_floor = turn % 3 * 8,
+                                            .host_floor = turn % 2 * 12,
+                                            .device_cap = turn % 4 == 0 ? 24 : SIZE_MAX,
+                                            .host_cap = turn % 5 == 0 ? 32 : SIZE_MAX}};
           cases.push_back({std::string(to_string(write)) + (window ? "_window" : "") +
                                (state ? "_state" : "") + (faults ? "_faults" : ""),
                            setup, faults, turn % 2 == 1 || turn % 5 == 0});
@@ -60,6 +66,7 @@ class TierModel {
  public:
   explicit TierModel(const Case& c)
       : faults_(c.faults), bigram_(c.setup.cache.bigram), cache_(with_copier(c.setup)) {
+    cache_->assign_namespace("other", "t").value();
     if (!c.store) return;
     StorageOptions options;
     options.backend = faults_ ? "faulty_memory" : "memory";
@@ -73,7 +80,7 @@ class TierModel {
   }
 
   void step(std::uint8_t op, std::uint8_t a, std::uint8_t b) {
-    switch (op % 14) {
+    switch (op % 18) {
       case 0:
       case 1:
       case 2:
@@ -123,7 +130,22 @@ class TierModel {
         }
         fetches_.erase(fetches_.begin());
         break;
+      case 14:
+        if (pins_.size() < 3) pin(a, b);
+        break;
+      case 15:
+        if (!pins_.empty()) unpin(a % pins_.size());
+        break;
+      case 16:
+        if (sessions_.size() < 2) sessions_.push_back(*cache_->open_session());
+        break;
+      case 17:
+        if (sessions_.empty() || a % 3 > 0) break;
+        cache_->close_session(sessions_.front()).value();
+        sessions_.erase(sessions_.begin());
+        break;
     }
+    for (const auto& [id, held] : pins_) expect_pinned(id, held);
     // A write-back waits for its copies inside evict().
     const ::testing::AssertionResult closes = cache_.closes();
     if (!closes) RC_FAIL(std::string(closes.message()));
@@ -132,6 +154,7 @@ class TierModel {
 
   void finish() {
     held_.clear();
+    while (!pins_.empty()) unpin(0);
     for (const PrefetchId id : fetches_) (void)cache_->end_prefetch(id);
     copier_.run_all();
     while (!cache_->poll().idle) std::this_thread::yield();
@@ -157,7 +180,42 @@ class TierModel {
       key.push_back(static_cast<Token>(i * 10 + (i < 4 ? a % 2 : i < 9 ? a / 2 % 3 : a / 6 % 3)));
     return key;
   }
-  std::string_view ns_of(std::uint8_t a) const { return a % 16 == 15 ? "other" : ""; }
+  std::string_view ns_of(std::uint8_t a) const { return a % 16 > 12 ? "other" : ""; }
+
+  struct HeldPin {
+    Tokens key;
+    std::string_view ns;
+    PinKind kind;
+    std::size_t length;
+  };
+  void pin(std::uint8_t a, std::uint8_t b) {
+    HeldPin held{key_of(a, b), ns_of(a), b % 3 == 0 ? PinKind::hard : PinKind::soft, 0};
+    const Result<Pinned> pinned = cache_->pin({held.key, held.ns}, {.kind = held.kind});
+    if (!pinned) return;
+    held.length = pinned->length;
+    pins_.emplace_back(pinned->id, held);
+  }
+  bool is_listed(PinId id) const {
+    const std::vector<Pin> pins = cache_->pins();
+    return std::any_of(pins.begin(), pins.end(), [id](const Pin& pin) { return pin.id == id; });
+  }
+  void unpin(std::size_t i) {
+    RC_ASSERT(cache_->unpin(pins_[i].first).ok() || faults_);  // a failed load ends pins
+    pins_.erase(pins_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  // On the device, or found by a match in both tiers together.
+  void expect_pinned(PinId id, const HeldPin& held) {
+    if (!is_listed(id)) {
+      RC_ASSERT(faults_);
+      return;
+    }
+    if (held.kind == PinKind::hard) {
+      RC_ASSERT(cache_->probe({held.key, held.ns}) >= held.length);
+    } else {
+      const Match match = *cache_->match({held.key, held.ns});
+      RC_ASSERT(match.length + match.host_length >= held.length);
+    }
+  }
 
   void poll() {
     // Not before every failed load has been seen: until then its gate is what warns an engine.
@@ -183,6 +241,8 @@ class TierModel {
     const std::string_view ns = ns_of(a);
     Running running(key, ns);
     Request& request = running.request;
+    if (b % 5 == 1 && !sessions_.empty()) request.session = sessions_[a % sessions_.size()];
+    if (b % 7 == 2) request.retention = {{.from = a % key.size(), .priority = b % 5 - 1}};
     const bool fails = faults_ && b % 8 == 7;
     copier_.fail_at_once(fails);
     if (!cache_->start(request)) return;
@@ -259,6 +319,8 @@ class TierModel {
   TieredCache cache_;
   std::vector<Lease> held_;
   std::vector<PrefetchId> fetches_;
+  std::vector<std::pair<PinId, HeldPin>> pins_;
+  std::vector<SessionId> sessions_;
 };
 
 class TierModelTest : public ::testing::TestWithParam<Case> {};
