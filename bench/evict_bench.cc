@@ -14,8 +14,8 @@ namespace {
 void evict(benchmark::State& state, std::size_t leaves, bool window) {
   constexpr std::size_t kBatch = 400;
   constexpr std::size_t kRounds = 100;
-  Forest small(1000, window);
-  Forest large(leaves, window);
+  Forest small(1000, {.window = window});
+  Forest large(leaves, {.window = window});
   require(small.whole() && large.whole(), "all leaves are there");
   std::vector<double> ns, base, ratios;
   for (std::size_t round = 0; round < kRounds; ++round) {

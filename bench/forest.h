@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tree with many leaves to evict one by one. They are used in random order first, so that victims
-// are scattered in memory.
+// are scattered in memory. Retained, it has everything that keeps things longer: tenants with
+// floors and caps, sessions, pins, priorities that end some time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "tree.h"
 
@@ -18,19 +22,32 @@ inline constexpr std::size_t kForestPage = 64;
 // along.
 class Forest {
  public:
-  Forest(std::size_t leaves, bool window)
-      : window_(window),
-        num_pages_(window ? 3 : 2),
-        sequences_(leaves, num_pages_ * kForestPage, kForestPage, 50),
+  struct Options {
+    bool window = false;
+    bool retained = false;
+    std::string_view policy = "lru";
+  };
+  Forest(std::size_t leaves, const Options& options)
+      : window_(options.window),
+        num_pages_(options.window ? 3 : 2),
+        sequences_(leaves, num_pages_ * kForestPage, kForestPage, kGroup),
         tree_(leaves * num_pages_ * kForestPage, kForestPage,
-              {.window = window ? std::optional(kForestPage) : std::nullopt}) {
+              cache_options(options, leaves * num_pages_ * kForestPage), options.policy) {
+    if (options.retained) {
+      for (std::size_t i = 0; i < kTenants; ++i)
+        namespaces_.push_back(make_namespace({.tenant = tenant(i)}));
+      for (std::size_t i = 0; i < 8; ++i) sessions_.push_back(*tree_.cache->open_session());
+    }
     fill();
+    for (std::size_t i = 0; options.retained && i < 8; ++i)
+      require(tree_.cache->pin(key(i * leaves / 8), {.ttl = std::chrono::hours(1)}).ok(), "pin");
   }
 
   /// Evicts up to `n` times one by one; ns each.
   double evict(std::size_t n) {
-    const EvictGoal goal =
+    EvictGoal goal =
         window_ ? EvictGoal{.window_tokens = kForestPage} : EvictGoal{.tokens = kForestPage};
+    if (!namespaces_.empty()) goal.ns = namespaces_[0];
     const double ns = time_each(n, [&](std::size_t) { keep(tree_.cache->evict(goal).tokens); });
     gone_ += n;
     return ns;
@@ -40,7 +57,7 @@ class Forest {
   void fill() {
     for (const std::size_t i : shuffled(sequences_.size(), ++seed_)) {
       if (window_) tree_.insert(sequences_[i].first(2 * kForestPage));
-      tree_.insert(sequences_[i]);
+      tree_.insert(key(i), options_of(i));
     }
     gone_ = 0;
   }
@@ -49,10 +66,38 @@ class Forest {
   }
 
  private:
+  static constexpr std::size_t kGroup = 50;
+  static constexpr std::size_t kTenants = 8;
+  static std::string tenant(std::size_t i) { return "tenant " + std::to_string(i); }
+
+  static CacheOptions cache_options(const Options& options, std::size_t capacity_tokens) {
+    CacheOptions o{.window = options.window ? std::optional(kForestPage) : std::nullopt};
+    for (std::size_t i = 0; options.retained && i < kTenants; ++i)
+      o.retention.tenants.push_back({.name = tenant(i),
+                                     .device_floor = capacity_tokens / (4 * kTenants),
+                                     .device_cap = capacity_tokens / 2});
+    return o;
+  }
+  Key key(std::size_t i) const {
+    if (namespaces_.empty()) return {sequences_[i]};
+    return {sequences_[i], namespaces_[i / kGroup % kTenants]};
+  }
+  InsertOptions options_of(std::size_t i) const {
+    static const RetentionRange kept{
+        .to = kForestPage, .priority = 2, .duration = std::chrono::hours(1)};
+    if (namespaces_.empty()) return {};
+    InsertOptions options;
+    if (i % 4 == 0) options.retention = {&kept, 1};
+    if (i % 500 == 1) options.session = sessions_[i / 500 % sessions_.size()];
+    return options;
+  }
+
   const bool window_;
   const std::size_t num_pages_;
   Sequences sequences_;
   Tree tree_;
+  std::vector<std::string> namespaces_;  // a tenant's each, if retained
+  std::vector<SessionId> sessions_;
   std::uint64_t seed_ = 0;
   std::size_t gone_ = 0;
 };

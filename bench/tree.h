@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/random.h"
@@ -20,30 +21,33 @@ struct Tree {
   std::unique_ptr<WindowAllocator> window_allocator;  // instead, with a window
   std::unique_ptr<PrefixCache> cache;
 
-  Tree(std::size_t capacity_tokens, std::size_t page_size, CacheOptions options = {}) {
+  Tree(std::size_t capacity_tokens, std::size_t page_size, CacheOptions options = {},
+       std::string_view policy = "lru") {
     options.page_size = page_size;
     options.hash_seed = 1;
     if (options.window) {
       window_allocator = *WindowAllocator::create({.full_tokens = capacity_tokens,
                                                    .window_tokens = capacity_tokens,
                                                    .page_size = page_size});
-      cache = *PrefixCache::create(options, *window_allocator);
+      cache = *PrefixCache::create(options, *window_allocator, *make_policy(policy));
     } else {
       allocator =
           *PagedAllocator::create({.capacity_tokens = capacity_tokens, .page_size = page_size});
-      cache = *PrefixCache::create(options, *allocator);
+      cache = *PrefixCache::create(options, *allocator, *make_policy(policy));
     }
   }
 
   /// Inserts whole sequences; what is shared takes its slots from the tree. The window before
   /// `window_released` is given back first.
   void insert(std::span<const Token> tokens, std::size_t window_released = 0) {
-    std::vector<SlotId> slots(tokens.size());
-    Request request{.key = {tokens}, .slots = slots};
-    const std::size_t held = cache->match({tokens}, slots)->length;
-    require(cache->allocate(request, held).ok(), "room for the sequence");
-    const InsertOptions options{.owned_by_tree = held, .window_released = window_released};
-    require(cache->insert({tokens}, slots, options).ok(), "insert");
+    insert({tokens}, {.window_released = window_released});
+  }
+  void insert(const Key& key, InsertOptions options) {
+    std::vector<SlotId> slots(key.tokens.size());
+    Request request{.key = key, .slots = slots};
+    options.owned_by_tree = cache->match(key, slots)->length;
+    require(cache->allocate(request, options.owned_by_tree).ok(), "room for the sequence");
+    require(cache->insert(key, slots, options).ok(), "insert");
   }
 };
 

@@ -122,7 +122,7 @@ CaseResult allocate(double effort) {
 
 CaseResult evict(std::size_t leaves, double effort) {
   constexpr std::size_t kBatch = 400;
-  Forest small(1000, false), large(leaves, false);
+  Forest small(1000, {}), large(leaves, {});
   require(small.whole() && large.whole(), "all leaves are there");
   std::vector<double> ns, base, ratios;
   for (std::size_t round = 0; round < rounds(40, effort); ++round) {

@@ -28,19 +28,27 @@ void add_cache_options(CLI::App& app, CacheArguments& a) {
   app.add_option("--namespaces", a.namespaces, "What shares nothing: none, or each session")
       ->check(CLI::IsMember({"none", "session"}))
       ->capture_default_str();
+  app.add_flag("--sessions", a.sessions,
+               "Declare the trace's sessions to the cache, and close each after its last request");
+  app.add_option("--attention", a.attention_tokens,
+                 "So many tokens into a prompt, attention costs as much as the rest: tells what "
+                 "share of the cost of all prompts was saved")
+      ->type_name("TOKENS");
+  app.add_flag("--cost-aware", a.cost_aware,
+               "With --policy hazard and --attention: weigh hits by what they save");
   app.add_flag("--bytes", a.bytes,
                "Write, move and verify real KV bytes on the CPU (of a tiny model unless --model)");
 }
 
 Result<ReplayOptions> resolve(const CacheArguments& a, const TraceArguments& trace,
                               const PeekedTrace& peeked, bool quiet) {
-  std::optional<std::size_t> unique_blocks;
-  if (needs_unique_blocks(a)) {
-    const Result<Survey> surveyed = survey_trace(trace, quiet);
+  std::optional<Survey> survey;
+  if (needs_survey(a)) {
+    Result<Survey> surveyed = survey_trace(trace, quiet);
     if (!surveyed) return surveyed.error();
-    unique_blocks = surveyed->unique_blocks;
+    survey = std::move(*surveyed);
   }
-  return pando::resolve(a, peeked, unique_blocks);
+  return pando::resolve(a, peeked, std::move(survey));
 }
 
 }  // namespace pando::tools

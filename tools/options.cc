@@ -83,9 +83,10 @@ Result<std::unique_ptr<PeekedTrace>> open_trace(const TraceArguments& arguments)
 
 Result<Survey> survey_trace(const TraceArguments& arguments, bool quiet) {
   if (std::count(arguments.paths.begin(), arguments.paths.end(), "-") > 0)
-    return Error{ErrorCode::invalid_argument,
-                 "a share of the different blocks needs a trace that can be read twice; standard "
-                 "input cannot"};
+    return Error{
+        ErrorCode::invalid_argument,
+        "a share of the different blocks, or sessions, need a trace that can be read twice; "
+        "standard input cannot"};
   Result<std::unique_ptr<PeekedTrace>> trace = open_trace(arguments);
   if (!trace) return trace.error();
   Progress progress("requests", !quiet);

@@ -305,7 +305,7 @@ class PrefixCache {
   /// in the buffer may be overwritten. Counts as a use: may split a node at the match's end and
   /// makes the path the most recent. Tokens are looked at as far as they agree and one page beyond.
   /// Cost: one comparison of the tokens, one copy of the slots.
-  Result<Match> match(const Key& key, std::span<SlotId> slots = {});
+  Result<Match> match(const Key& key, std::span<SlotId> slots = {}, SessionId session = {});
 
   /// The length match() would give, changing nothing.
   std::size_t probe(const Key& key) const;
@@ -461,7 +461,7 @@ class PrefixCache {
   void unlock(std::span<Lease::Hold* const> holds, NodeId* host_node);
 
   // The calls themselves. The public ones tell the observer of them.
-  Result<Match> quiet_match(const Key& key, std::span<SlotId> slots, SessionId session = {});
+  Result<Match> quiet_match(const Key& key, std::span<SlotId> slots, SessionId session);
   Result<Lease> quiet_lock(const Match& match);
   Result<Inserted> quiet_insert(const Key& key, std::span<const SlotId> slots,
                                 const InsertOptions& options);

@@ -86,20 +86,23 @@ ReplayOptions take_cache_options(NamedArguments& arguments, const PyTrace& trace
   arguments.take("write_policy", cache.write_policy);
   arguments.take("namespaces", cache.namespaces);
   arguments.take("bytes", cache.bytes);
+  arguments.take("sessions", cache.sessions);
+  arguments.take("attention", cache.attention_tokens);
+  arguments.take("cost_aware", cache.cost_aware);
   cache.model = model = to_model(arguments.take("model"));
   for (const auto& [name, capacity] :
        {std::pair{"device", &cache.device}, {"host", &cache.host}, {"store", &cache.store}})
     *capacity = to_capacity(arguments.take(name), name);
-  std::optional<std::size_t> unique_blocks;
-  if (needs_unique_blocks(cache)) {
+  std::optional<Survey> surveyed;
+  if (needs_survey(cache)) {
     if (trace.once)
       raise_invalid(
-          "a share of the different blocks needs a trace that can be read twice; standard input "
-          "cannot");
+          "a share of the different blocks, or sessions, need a trace that can be read twice; "
+          "standard input cannot");
     const std::unique_ptr<PeekedTrace> again = open_peeked(trace);
-    unique_blocks = watched(*again, nb::none(), [](Trace& t) { return survey(t); }).unique_blocks;
+    surveyed = watched(*again, nb::none(), [](Trace& t) { return survey(t); });
   }
-  return unwrap(resolve(cache, peeked, unique_blocks));
+  return unwrap(resolve(cache, peeked, std::move(surveyed)));
 }
 
 // ---- Replaying ---------------------------------------------------------------------------------

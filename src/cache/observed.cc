@@ -16,11 +16,11 @@ namespace pando {
 
 // ---- Keys --------------------------------------------------------------------------------------
 
-Result<Match> PrefixCache::match(const Key& key, std::span<SlotId> slots) {
+Result<Match> PrefixCache::match(const Key& key, std::span<SlotId> slots, SessionId session) {
   if (impl_->observer == nullptr) [[likely]]
-    return quiet_match(key, slots);
+    return quiet_match(key, slots, session);
   Result<Match> found =
-      observed(impl_->observer, CacheCall::match, [&] { return quiet_match(key, slots); });
+      observed(impl_->observer, CacheCall::match, [&] { return quiet_match(key, slots, session); });
   if (found.ok()) impl_->observer->on_match(key, *found);
   return found;
 }

@@ -46,6 +46,9 @@ Result<Match> PrefixCache::quiet_match(const Key& key, std::span<SlotId> slots, 
     return make_error(ErrorCode::invalid_argument,
                       "match: room for {} slots, but {} tokens may match", slots.size(),
                       num_pages * page_size);
+  if (session) {
+    if (Status s = impl_->refuse_session(session, "match"); !s) return s.error();
+  }
   Match match;
   match.cache = impl_->cache_id;
   match.end = MatchEnd::disabled;

@@ -67,6 +67,7 @@ Result<OwnerId> Tenants::set(const TenantOptions& tenant, const Capacity& capaci
   if (Status s = validate(changed, capacity); !s) return s.error();
   tenants_ = std::move(changed);
   by_name_[tenant.name] = owner;
+  last_ = {"", find_owner("")};
   return owner;
 }
 
@@ -78,7 +79,7 @@ Result<OwnerId> Tenants::find(std::string_view name) const {
   return make_error(ErrorCode::invalid_argument, "unknown tenant '{}'; there are:{}", name, names);
 }
 
-OwnerId Tenants::owner_of(std::string_view ns) const {
+OwnerId Tenants::find_owner(std::string_view ns) const {
   if (!assigned_.empty()) {
     if (const auto said = assigned_.find(std::string(ns)); said != assigned_.end())
       return said->second;

@@ -34,13 +34,26 @@ class Tenants {
   Result<OwnerId> find(std::string_view name) const;
   const std::vector<TenantOptions>& list() const { return tenants_; }  // by owner
 
-  void assign(std::string_view ns, OwnerId owner) { assigned_[std::string(ns)] = owner; }
-  OwnerId owner_of(std::string_view ns) const;
+  void assign(std::string_view ns, OwnerId owner) {
+    assigned_[std::string(ns)] = owner;
+    last_ = {"", find_owner("")};
+  }
+  OwnerId owner_of(std::string_view ns) const {
+    if (last_.ns != ns) last_ = {std::string(ns), find_owner(ns)};
+    return last_.owner;
+  }
 
  private:
+  struct Found {
+    std::string ns;
+    OwnerId owner = kSharedOwner;
+  };
+  OwnerId find_owner(std::string_view ns) const;
+
   std::vector<TenantOptions> tenants_ = std::vector<TenantOptions>(1);
   std::unordered_map<std::string, OwnerId> by_name_ = {{"", kSharedOwner}};
   std::unordered_map<std::string, OwnerId> assigned_;
+  mutable Found last_;  // many calls in a row ask for one namespace
 };
 
 }  // namespace pando

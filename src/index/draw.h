@@ -10,11 +10,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
-#include "base/random.h"
 #include "index/hazard_index.h"
 
 namespace pando {
@@ -33,7 +31,7 @@ class Draw {
   using List = std::vector<Candidate>;
 
   /// The index must outlive it.
-  Draw(const HazardIndex& index, Ties ties) : index_(index), ties_(ties) {}
+  Draw(const HazardIndex& index, Ties ties);
 
   void insert(List& list, const Candidate& candidate);
   /// It must be in this list.
@@ -53,14 +51,18 @@ class Draw {
 
  private:
   static constexpr std::size_t kDraws = 64;
-  class Best;
+
+  std::uint64_t rank_of(const Candidate& one) const;
+  const Candidate& first_of_sample(std::size_t n) const;
+  bool goes_before(const Candidate& a, const Candidate& b) const;
+  void draw_numbers();
 
   const HazardIndex& index_;
   const Ties ties_;
-  std::vector<std::uint32_t> places_;  // in its list, by id
-  std::vector<std::size_t> ends_;      // scratch
-  Random random_{kDraws};
-  std::array<std::uint32_t, kDraws> numbers_ = {};  // of the next draw from a long list
+  std::vector<std::uint32_t> places_;                 // in its list, by id
+  std::array<std::uint32_t, kDraws> numbers_;         // of the next draw
+  std::array<const Candidate*, kDraws> sample_ = {};  // scratch
+  std::vector<std::size_t> ends_;                     // scratch
 };
 
 }  // namespace pando

@@ -22,6 +22,7 @@ class HazardIndex {
   /// Of a candidate whose last block is the `depth`th of its prefix. The smallest goes first.
   float of(Key key, std::uint32_t depth) const {
     const float index = learner.index(static_cast<ReuseHazard::Class>(key), last_of(key), ahead);
+    if (cost_per_depth == 0) return index;
     return index * (1 + cost_per_depth * static_cast<float>(depth));
   }
 

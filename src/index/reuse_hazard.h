@@ -74,11 +74,12 @@ class ReuseHazard {
   static constexpr std::size_t kBuckets = 41;
   static constexpr std::uint64_t kFirstAge = 16;  // where bucket 1 begins; a power of two
   static constexpr std::size_t bucket_of(std::uint64_t age) {
-    if (age < kFirstAge) return 0;
+    age = std::max(age, kFirstAge - 1);  // which is in the upper half of the doubling before
     const int zeros = std::countl_zero(age);
-    const auto doublings = static_cast<std::size_t>(std::countl_zero(kFirstAge) - zeros);
-    const std::size_t upper_half = (age << zeros) > kSqrt2 ? 1 : 0;
-    return std::min(1 + 2 * doublings + upper_half, kBuckets - 1);
+    const int doublings = std::countl_zero(kFirstAge) - zeros;
+    const int upper_half = (age << zeros) > kSqrt2 ? 1 : 0;
+    return static_cast<std::size_t>(
+        std::min(1 + 2 * doublings + upper_half, static_cast<int>(kBuckets) - 1));
   }
   /// The smallest age in a bucket.
   static constexpr std::uint64_t age_of(std::size_t bucket) {

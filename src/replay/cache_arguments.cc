@@ -26,23 +26,36 @@ Result<std::optional<Geometry>> geometry_of(const CacheArguments& a) {
 
 }  // namespace
 
-bool needs_unique_blocks(const CacheArguments& a) {
-  return is_share(a.device) || is_share(a.host) || is_share(a.store);
+bool needs_survey(const CacheArguments& a) {
+  return a.sessions || is_share(a.device) || is_share(a.host) || is_share(a.store);
 }
 
 Result<ReplayOptions> resolve(const CacheArguments& a, const PeekedTrace& trace,
-                              std::optional<std::size_t> unique_blocks) {
+                              std::optional<Survey> survey) {
   if (a.namespaces != "none" && a.namespaces != "session")
     return make_error(ErrorCode::invalid_argument,
                       "namespaces: expected 'none' or 'session', got '{}'", a.namespaces);
   ReplayOptions options;
   options.block_tokens = trace.block_tokens();
   options.namespace_per_session = a.namespaces == "session";
+  if (a.cost_aware && (a.policy != "hazard" || !a.attention_tokens))
+    return make_error(
+        ErrorCode::invalid_argument,
+        "cost-aware: expected the policy hazard, not {}, and how many tokens attention "
+        "takes to cost as much as the rest",
+        a.policy);
+  options.attention_tokens = a.attention_tokens;
+  if (a.sessions) {
+    if (survey->sessions.empty())
+      return Error{ErrorCode::invalid_argument, "sessions: this trace does not name any"};
+    options.sessions = std::move(survey->sessions);
+  }
   StackOptions& stack = options.stack;
   const bool has_tokens = !trace.first().tokens.empty();
   stack.page_size = a.page.value_or(has_tokens ? 16 : options.block_tokens);
   stack.device_tokens = kDefaultDeviceTokens;
   stack.policy = a.policy;
+  if (a.cost_aware) stack.attention_tokens = a.attention_tokens;
   stack.store_at = a.store_at;
   stack.window = a.window;
   stack.window_share = a.window_share;
@@ -56,7 +69,7 @@ Result<ReplayOptions> resolve(const CacheArguments& a, const PeekedTrace& trace,
   if (*geometry) measures.token_bytes = (*geometry)->token_bytes();
   options.token_bytes = measures.token_bytes.value_or(0);
   if (a.bytes) stack.geometry = *geometry;
-  measures.unique_blocks = unique_blocks;
+  if (survey) measures.unique_blocks = survey->unique_blocks;
   for (const auto& [given, tokens] : {std::pair{&a.device, &stack.device_tokens},
                                       {&a.host, &stack.host_tokens},
                                       {&a.store, &stack.store_tokens}}) {

@@ -26,13 +26,17 @@ struct CacheArguments {
   double window_share = StackOptions{}.window_share;
   std::string namespaces = "none";  ///< what shares nothing: "none", or each "session"
   bool bytes = false;               ///< real KV bytes; of a tiny model unless one is given
+  bool sessions = false;            ///< declared to the cache, and closed after their last request
+  /// So many tokens into a prompt, attention costs as much as all the rest.
+  std::optional<double> attention_tokens = {};
+  bool cost_aware = false;  ///< the policy is to weigh hits by that
 };
 
-/// Whether resolve() has to be told how many different blocks the trace has.
-bool needs_unique_blocks(const CacheArguments& arguments);
+/// Whether resolve() has to be told what a pass over the trace finds.
+bool needs_survey(const CacheArguments& arguments);
 
 /// Everything in tokens.
 Result<ReplayOptions> resolve(const CacheArguments& arguments, const PeekedTrace& trace,
-                              std::optional<std::size_t> unique_blocks);
+                              std::optional<Survey> survey);
 
 }  // namespace pando

@@ -87,7 +87,10 @@ Result<std::unique_ptr<CacheStack>> CacheStack::create(const StackOptions& optio
     };
   }
 
-  Result<std::unique_ptr<EvictionPolicy>> policy = make_policy(options.policy);
+  Result<std::unique_ptr<EvictionPolicy>> policy =
+      options.attention_tokens
+          ? make_hazard_policy({.cost_aware = true, .attention_tokens = options.attention_tokens})
+          : make_policy(options.policy);
   if (!policy) return policy.error();
   Result<std::unique_ptr<PrefixCache>> cache = Error{};
   if (options.window) {

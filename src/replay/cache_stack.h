@@ -22,6 +22,7 @@ struct StackOptions {
   /// "memory", "file:DIRECTORY" or "redis:HOST:PORT".
   std::string store_at = "memory";
   std::string policy = "lru";
+  std::optional<double> attention_tokens = {};  ///< set: hazard weighs hits by what they save
   WritePolicy write_policy = WritePolicy::write_through;
   std::optional<std::size_t> window = {};
   double window_share = 0.8;  ///< window slots for each full one

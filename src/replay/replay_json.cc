@@ -30,6 +30,11 @@ Json settings_json(const ReplayOptions& options, const ReplayResults& results,
   json["model"] = settings.model.empty() ? Json(nullptr) : Json(settings.model);
   json["bytes"] = stack.geometry.has_value();
   json["namespaces"] = options.namespace_per_session ? "session" : "none";
+  json["sessions"] = options.sessions.empty() ? Json(nullptr) : Json(options.sessions.size());
+  if (options.attention_tokens) {
+    json["attention_tokens"] = *options.attention_tokens;
+    json["cost_aware"] = stack.attention_tokens.has_value();
+  }
   if (options.mode == ReplayMode::timed)
     json["service"] = {{"prefill_tokens_per_s", options.service.prefill_tokens_per_s},
                        {"decode_tokens_per_s", options.service.decode_tokens_per_s},
@@ -117,6 +122,7 @@ Json to_json(const ReplayResults& results, const ReplayOptions& options,
             {"tiers", tiers_json(results)},
             {"prefill_tokens_saved", results.all_hit_tokens()},
             {"evicted_nodes", results.evicted_nodes}};
+  if (options.attention_tokens) json["cost_saved"] = results.hit_cost / results.input_cost;
   if (options.stack.host_tokens > 0) {
     const Json moved{{"device_to_host", results.backed_up_tokens},
                      {"host_to_device", results.loaded_tokens},

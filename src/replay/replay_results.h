@@ -79,6 +79,9 @@ struct ReplayResults {
   PerTier<std::uint64_t> hit_blocks, hit_tokens;
   PerTier<std::uint64_t> capacity_tokens, peak_tokens, evicted_tokens;
   std::uint64_t evicted_nodes = 0;
+  /// Of all inputs and of what was found, where attention is said to cost something: in tokens that
+  /// cost what the first one does.
+  double input_cost = 0, hit_cost = 0;
   std::uint64_t backed_up_tokens = 0, loaded_tokens = 0, stored_tokens = 0, fetched_tokens = 0;
   std::uint64_t failed_copies = 0;
   std::size_t token_bytes = 0;  ///< 0: unknown

@@ -241,7 +241,7 @@ Result<ReplayResults> replay(Trace& trace, const ReplayOptions& options,
   results.capacity_tokens[Tier::store] = options.stack.store_tokens;
   results.token_bytes = options.token_bytes;
   results.is_timed = options.mode == ReplayMode::timed;
-  RequestRunner runner(**stack, options.block_tokens, options.namespace_per_session, results);
+  RequestRunner runner(**stack, options, results);
   PrefixCache& cache = (*stack)->cache();
   const AfterEach after_each(cache, options, progress);
   const Status done = results.is_timed

@@ -10,6 +10,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <string>
+#include <unordered_map>
 
 #include "replay/cache_stack.h"
 #include "replay/replay_results.h"
@@ -33,6 +36,11 @@ struct ReplayOptions {
   ReplayMode mode = ReplayMode::serial;
   ServiceModel service;
   bool namespace_per_session = false;
+  /// Requests of each session: declared to the cache, and closed after the last. Empty: none.
+  std::unordered_map<std::string, std::uint64_t> sessions = {};
+  /// So many tokens into a prompt, attention costs as much as all the rest; for
+  /// ReplayResults::cost.
+  std::optional<double> attention_tokens = {};
   std::size_t block_tokens = 0;
   std::size_t token_bytes = 0;  ///< of the model, to tell what was moved; 0: unknown
   /// Run cache.check() after so many requests; 0: never. O(tree) each time.

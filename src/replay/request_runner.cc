@@ -13,12 +13,13 @@
 
 namespace pando {
 
-RequestRunner::RequestRunner(CacheStack& stack, std::size_t block_tokens,
-                             bool namespace_per_session, ReplayResults& results)
+RequestRunner::RequestRunner(CacheStack& stack, const ReplayOptions& options,
+                             ReplayResults& results)
     : stack_(stack),
       cache_(stack.cache()),
-      block_tokens_(block_tokens),
-      namespace_per_session_(namespace_per_session),
+      options_(options),
+      block_tokens_(options.block_tokens),
+      namespace_per_session_(options.namespace_per_session),
       results_(results) {
   if (!stack.options().geometry) return;
   const std::size_t page_size = stack.options().page_size;
@@ -60,8 +61,8 @@ Result<RequestRunner::Found> RequestRunner::find(RunningRequest& running) {
     if (!got) return got.error();
     fetched = *got;
   }
-  const Result<Match> match =
-      timed(Operation::match, [&] { return cache_.match(request.key, request.slots); });
+  const Result<Match> match = timed(
+      Operation::match, [&] { return cache_.match(request.key, request.slots, request.session); });
   if (!match) return match.error();
   Result<Lease> lease = timed(Operation::lock, [&] { return cache_.lock(*match); });
   if (!lease) return lease.error();
@@ -140,6 +141,7 @@ Result<bool> RequestRunner::begin(RunningRequest& running, std::size_t extra_tok
   if (rows_) rows_->set_key(tokens, request.key.ns);
   if (window_rows_) window_rows_->set_key(tokens, request.key.ns);
 
+  if (Status s = declare_session(running); !s) return s.error();
   const Result<Found> found = find(running);
   if (!found) return found.error();
   if (rows_) {
@@ -199,9 +201,32 @@ Status RequestRunner::finish(RunningRequest& running, bool insert) {
   if (Status s = timed(Operation::finish, [&] { return cache_.finish(running.request, insert); });
       !s)
     return s;
+  if (Status s = end_session(running); !s) return s;
   if (!stack_.has_tiers()) return {};
   if (!timed(Operation::poll, [&] { return stack_.settle(); })) ++results_.failed_copies;
   return {};
+}
+
+// ---- Sessions ----------------------------------------------------------------------------------
+
+Status RequestRunner::declare_session(RunningRequest& running) {
+  const std::string& name = running.trace.session;
+  const auto known = options_.sessions.find(name);
+  if (known == options_.sessions.end()) return {};
+  const auto [at, is_new] = sessions_.try_emplace(name, OpenSession{{}, known->second});
+  if (is_new) {
+    const Result<SessionId> opened = cache_.open_session({.idle_after = std::chrono::hours(24)});
+    if (!opened) return opened.error();
+    at->second.id = *opened;
+  }
+  running.request.session = at->second.id;
+  return {};
+}
+
+Status RequestRunner::end_session(const RunningRequest& running) {
+  const auto at = sessions_.find(running.trace.session);
+  if (at == sessions_.end() || --at->second.requests_left > 0) return {};
+  return cache_.close_session(at->second.id);
 }
 
 // ---- Counting ----------------------------------------------------------------------------------
@@ -221,6 +246,14 @@ void RequestRunner::count(const RunningRequest& running, const Found& found) {
     results_.hit_blocks[tier] += hit_blocks[tier];
     results_.hit_tokens[tier] +=
         std::min(tokens, trace.input_length) - std::min(before, trace.input_length);
+  }
+  if (options_.attention_tokens) {
+    const auto cost = [&](std::size_t length) {
+      const auto n = static_cast<double>(length);
+      return n + n * n / (2 * *options_.attention_tokens);
+    };
+    results_.input_cost += cost(trace.input_length);
+    results_.hit_cost += cost(std::min(tokens, trace.input_length));
   }
   count_misses(running, found, tokens / block_tokens_);
   sample(trace, hit_blocks);

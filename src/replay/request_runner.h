@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "replay/block_sample.h"
@@ -14,6 +15,7 @@
 #include "replay/cache_stack.h"
 #include "replay/kv_rows.h"
 #include "replay/replay_results.h"
+#include "replay/replayer.h"
 #include "replay/trace.h"
 
 namespace pando {
@@ -29,9 +31,8 @@ struct RunningRequest {
 
 class RequestRunner {
  public:
-  /// Writes to `results`. Both must outlive it.
-  RequestRunner(CacheStack& stack, std::size_t block_tokens, bool namespace_per_session,
-                ReplayResults& results);
+  /// Writes to `results`. All must outlive it.
+  RequestRunner(CacheStack& stack, const ReplayOptions& options, ReplayResults& results);
 
   /// Until everything is in place to compute what is missing, with room for `extra_tokens` behind
   /// the input. False: there is no room now; nothing is held.
@@ -65,12 +66,20 @@ class RequestRunner {
   void count(const RunningRequest& running, const Found& found);
   void count_misses(const RunningRequest& running, const Found& found, std::size_t hit_blocks);
   void sample(const TraceRequest& trace, const PerTier<std::uint64_t>& hit_blocks);
+  Status declare_session(RunningRequest& running);
+  Status end_session(const RunningRequest& running);
 
   CacheStack& stack_;
   PrefixCache& cache_;
+  const ReplayOptions& options_;
   const std::size_t block_tokens_;
   const bool namespace_per_session_;
   ReplayResults& results_;
+  struct OpenSession {
+    SessionId id = {};
+    std::uint64_t requests_left = 0;
+  };
+  std::unordered_map<std::string, OpenSession> sessions_;
   ReplaySeries series_;
   PerTier<std::uint64_t> evicted_before_;
   BlockSample seen_, seen_in_namespace_;

@@ -18,6 +18,7 @@ Result<Survey> survey(Trace& trace, const std::function<void(double)>& progress)
     if (!*more) break;
     ++survey.requests;
     survey.blocks += request.blocks.size();
+    if (!request.session.empty()) ++survey.sessions[request.session];
     for (const BlockId id : request.blocks) {
       if (seen.is_sampled(id)) seen.insert(id);
     }

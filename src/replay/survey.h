@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must be known of a trace before a replay: how many tokens a block has, and, where a capacity
-// is a share of them, how many different blocks there are. The latter takes a pass of its own.
+// What must be known of a trace before a replay: how many tokens a block has; where a capacity is a
+// share of them, how many different blocks there are; and where sessions are declared, when each
+// ends. The latter two take a pass of their own.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "replay/trace_file.h"
@@ -18,6 +20,8 @@ struct Survey {
   std::uint64_t requests = 0;
   std::uint64_t blocks = 0;
   std::uint64_t unique_blocks = 0;  ///< see BlockSample: an estimate beyond some millions
+  /// How many requests each session has.
+  std::unordered_map<std::string, std::uint64_t> sessions = {};
 };
 
 /// Reads all of it. `progress`, if given, is told the share that has been read.

@@ -68,7 +68,7 @@ Result<RequestStory> explain_request(Trace& trace, const ReplayOptions& options,
   Result<std::unique_ptr<CacheStack>> stack = CacheStack::create(options.stack);
   if (!stack) return stack.error();
   ReplayResults results;
-  RequestRunner runner(**stack, options.block_tokens, options.namespace_per_session, results);
+  RequestRunner runner(**stack, options, results);
   RunningRequest running;
   for (std::uint64_t i = 1;; ++i) {
     const Result<bool> more = trace.next(running.trace);
