@@ -90,6 +90,76 @@ BENCHMARK(TakeFree)->Name("TakeFree/blocks:1000");
 void TakeCacheFree(benchmark::State& state) { take_and_free(state, true); }
 BENCHMARK(TakeCacheFree)->Name("TakeCacheFree/blocks:1000");
 
+/// A BlockCache that is full of prompts of 16 blocks that nobody holds.
+class FullBlocks {
+ public:
+  static constexpr std::size_t kBlocks = 16;    // of a prompt
+  static constexpr std::size_t kRequests = 64;  // that take blocks in one batch
+
+  explicit FullBlocks(const char* policy) {
+    BlockCacheOptions options;
+    options.num_blocks = 100'001;
+    options.policy = policy;
+    cache_ = std::move(*BlockCache::create(options));
+    while (cache_->stats().evicted_blocks == 0) {
+      take();
+      put_back();
+    }
+    take();
+    require(cache_->stats().evicted_blocks >= kRequests * kBlocks, "each evicts");
+    put_back();
+    require(cache_->check().ok(), "sound");
+  }
+  /// Nanoseconds per block, with an eviction each. Every fourth prompt was there before, perhaps.
+  double take() {
+    for (std::size_t i = 0; i < kRequests; ++i) {
+      const std::size_t which = next_ % 4 == 0 ? next_ / 4 : next_;
+      ++next_;
+      std::vector<Token> tokens = prompt(kBlocks * kPage);
+      tokens[0] = static_cast<Token>(which);
+      requests_.push_back(*cache_->start(tokens));
+    }
+    const double ns = time_each(kRequests, [this](std::size_t i) {
+      require(cache_->allocate(requests_[i], kBlocks * kPage, {.delay_caching = true}).ok(),
+              "room");
+    });
+    return ns / kBlocks;
+  }
+  void put_back() {
+    for (BlockRequest& r : requests_) require(cache_->advance(r, kBlocks * kPage).ok(), "computed");
+    requests_.clear();
+  }
+
+ private:
+  std::unique_ptr<BlockCache> cache_;
+  std::vector<BlockRequest> requests_;
+  std::size_t next_ = 0;
+};
+
+// Room for a request, every block of it taken from another one that nobody holds.
+void TakeEvict(benchmark::State& state) {
+  FullBlocks hazard("hazard");
+  FullBlocks lru("lru");
+  std::vector<double> hazard_ns, lru_ns, ratios;
+  for (std::size_t round = 0; round < 201; ++round) {
+    hazard_ns.push_back(hazard.take());
+    hazard.put_back();
+    lru_ns.push_back(lru.take());
+    lru.put_back();
+    ratios.push_back(hazard_ns.back() / lru_ns.back());
+  }
+  state.counters["ns_per_block"] = median(hazard_ns);
+  state.counters["lru_ns_per_block"] = median(lru_ns);
+  state.counters["of_lru"] = median(ratios);
+  while (state.KeepRunningBatch(FullBlocks::kRequests * FullBlocks::kBlocks)) {
+    hazard.take();
+    state.PauseTiming();
+    hazard.put_back();
+    state.ResumeTiming();
+  }
+}
+BENCHMARK(TakeEvict)->Name("TakeEvict/blocks:100000/hazard");
+
 // A prompt that is cached as a whole: start (hashes it), get_computed, and gone again.
 void GetComputed(benchmark::State& state) {
   CachedPrompt cached;

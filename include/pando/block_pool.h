@@ -33,6 +33,19 @@ struct BlockContent {
   bool alias = false;             ///< see BlockHasher::may_alias
 };
 
+/// Chooses who goes among free blocks with content, in place of the queue's order; those without
+/// are still taken first. The pool tells it of every block with content. Must not call back.
+class BlockVictims {
+ public:
+  virtual ~BlockVictims() = default;
+  virtual void cached(PageId block) = 0;     ///< a held block has content from now on
+  virtual void held(PageId block) = 0;       ///< it was free
+  virtual void freed(PageId block) = 0;      ///< nobody holds it any more
+  virtual void forgotten(PageId block) = 0;  ///< it has lost its content; also those of take()
+  /// The free block with content that goes next. `oldest` is the one that was freed first.
+  virtual PageId take(PageId oldest) = 0;
+};
+
 struct BlockPoolOptions {
   std::size_t num_blocks = 0;                   ///< the null block among them
   std::vector<std::size_t> block_sizes = {16};  ///< tokens of a block, by group
@@ -47,6 +60,8 @@ struct BlockPoolOptions {
   /// by one, of content that no other block has. Must not call back.
   std::function<void(std::span<const PageId>)> on_evict = {};
   std::function<void(const BlockContent&)> on_gone = {};
+  /// Must outlive the pool. None: the blocks at the front of the queue go, which is lru.
+  BlockVictims* victims = nullptr;
 
   Status validate() const;
 };
@@ -67,7 +82,7 @@ class BlockPool {
   /// Holds blocks: free ones leave the queue. Null blocks are passed over, here and in free().
   void touch(std::span<const PageId> blocks);
   /// Takes new blocks from the front of the queue, all or nothing, and holds them. What they
-  /// contained is forgotten.
+  /// contained is forgotten. With `victims`, these choose among blocks with content.
   Status take(std::span<PageId> out);
   /// A held block is full from now on. False: it is not kept, see `deduplicate` and `caching`.
   bool cache(PageId block, const BlockContent& content);
@@ -92,7 +107,8 @@ class BlockPool {
   Sizes sizes(std::uint32_t group) const;
   /// Times that a hash agreed and the content did not.
   std::uint64_t collisions() const;
-  /// The free blocks, the next to be taken first. O(free).
+  /// The free blocks, the next to be taken first; with `victims`, those with content in the order
+  /// in which they were freed. O(free).
   std::vector<PageId> free_blocks() const;
   std::size_t memory_bytes() const;
   /// Proves that queue, holders, contents and counts agree. O(blocks).

@@ -92,6 +92,9 @@ void bind_cache_options(nb::module_& m) {
                                    "Compare tokens on a hit, not only two hashes.");
   plain_field<&Plain::deduplicate>(type, "deduplicate", "bool",
                                    "Of blocks with equal content only the first is found.");
+  plain_field<&Plain::policy>(type, "policy", "str",
+                              "Which blocks go first: \"lru\", or \"hazard\", which learns when "
+                              "prefixes come back.");
   plain_field<&Plain::events>(type, "events", "bool", "Record KV events.");
   plain_field<&Plain::recompute_last_block>(
       type, "recompute_last_block", "bool",

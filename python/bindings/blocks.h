@@ -42,9 +42,9 @@ BlockCacheOptions to_plain(const PyBlockCacheOptions& options, Kept& kept, const
 /// The options as keyword arguments, for stubs.
 inline constexpr const char* kBlockCacheFields =
     "groups: collections.abc.Sequence[BlockGroup] = ..., hash: BlockHashOptions | HashFunction | "
-    "str = ..., caching: bool = ..., keep_tokens: bool = ..., deduplicate: bool = ..., events: "
-    "bool "
-    "= ..., recompute_last_block: bool = ..., max_tokens: int = ..., host: BlockHostOptions | None "
+    "str = ..., caching: bool = ..., keep_tokens: bool = ..., deduplicate: bool = ..., policy: "
+    "str = ..., events: bool = ..., recompute_last_block: bool = ..., max_tokens: int = ..., host: "
+    "BlockHostOptions | None "
     "= ..., observer: object | None = ...";
 
 class PyBlockCache {

@@ -71,6 +71,7 @@ Status BlockCache::Impl::start_load(Request& r, const std::vector<Plan>& plans) 
       part.device.push_back(plans[g].hits[i]);
       part.host.push_back(page);
       note_origin(r, g, i, plans[g].hits[i]);
+      if (hazard) place_block(r, g, i, plans[g].hits[i], i > 0 ? plans[g].hits[i - 1] : kNullBlock);
     }
   }
   if (parts.empty()) return {};
@@ -101,7 +102,9 @@ Status BlockCache::Impl::commit(Request& r, std::vector<Plan>& plans, std::size_
   // Taking blocks may send others to the host, which must not push out what is to be loaded.
   for_each_load([&](std::uint32_t g, std::size_t, HostPageId page) { host->hold(g, page); });
   scratch.resize(num_blocks);
+  if (hazard) hazard->look_ahead(blocks_in(r, hazard->unit_group(), r.num_tokens()));
   const Status taken = pool->take(scratch);
+  if (hazard) hazard->look_ahead(0);
   PANDO_CHECK(taken.ok(), "{} of {} free blocks were refused", num_blocks, pool->num_free());
   std::size_t next = 0;
   for_each_load(
@@ -150,7 +153,11 @@ Status BlockCache::quiet_allocate(BlockRequest& request, std::size_t num_new_tok
   const std::size_t end = start + num_new_tokens;
   const std::size_t slots_end = end + std::min(options.lookahead_tokens, settings.max_tokens - end);
   const std::size_t num_blocks = impl_->plan_new(r, start, end, slots_end, plans);
+  // Before anything is evicted or cached for it.
+  const bool counts = impl_->hazard && !r.num_seen;
+  const std::size_t num_seen = counts ? impl_->count_seen(r, start) : 0;
   if (Status s = impl_->commit(r, plans, num_blocks); !s) return s;
+  if (counts) r.num_seen = num_seen;
   if (!r.running) {
     r.running = true;
     r.position = impl_->running.size();

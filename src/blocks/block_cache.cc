@@ -13,6 +13,9 @@
 namespace pando {
 namespace {
 
+constexpr std::string_view kLru = "lru";
+constexpr std::string_view kHazard = "hazard";
+
 Status validate(const BlockGroup& group, std::size_t i, std::size_t num_blocks, bool tiers) {
   const bool with_span =
       group.kind == GroupKind::sliding_window || group.kind == GroupKind::chunked_local;
@@ -54,6 +57,9 @@ std::string_view to_string(GroupKind kind) {
 }
 
 Status BlockCacheOptions::validate() const {
+  if (policy != kLru && policy != kHazard)
+    return make_error(ErrorCode::invalid_argument, "policy \"{}\"; expected \"{}\" or \"{}\"",
+                      policy, kLru, kHazard);
   if (groups.empty()) return make_error(ErrorCode::invalid_argument, "a cache without groups");
   for (std::size_t i = 0; i < groups.size(); ++i) {
     if (Status s = pando::validate(groups[i], i, num_blocks, host.has_value()); !s) return s;
@@ -101,6 +107,9 @@ Result<std::unique_ptr<BlockCache>> BlockCache::create(const BlockCacheOptions& 
   pool.caching = options.caching;
   pool.keep_tokens = options.keep_tokens;
   pool.deduplicate = options.deduplicate;
+  if (Status s = pool.validate(); !s) return s.error();
+  if (options.policy == kHazard && options.caching) impl->make_hazard();
+  pool.victims = impl->hazard.get();
   pool.on_evict = [i = impl.get()](std::span<const PageId> blocks) {
     i->stats.evicted_blocks += blocks.size();
     if (i->host) i->host->leaving(blocks, !i->discarding);
@@ -114,7 +123,7 @@ Result<std::unique_ptr<BlockCache>> BlockCache::create(const BlockCacheOptions& 
   impl->pool = std::move(*made);
   if (options.host) {
     impl->host = std::make_unique<BlockHost>(impl->options.groups, *options.host,
-                                             options.keep_tokens, *impl->pool);
+                                             options.keep_tokens, *impl->pool, impl->hazard.get());
     BlockHost& host = *impl->host;
     host.on_kept = [i = impl.get()](std::uint32_t group, HostPageId page, PageId block) {
       if (i->events)
@@ -218,6 +227,7 @@ Sizes BlockCache::host_sizes(std::size_t group) const {
 std::size_t BlockCache::memory_bytes() const {
   std::size_t sum = impl_->pool->memory_bytes() + (impl_->host ? impl_->host->memory_bytes() : 0);
   sum += impl_->origins.capacity() * sizeof(Impl::Origin);
+  if (impl_->hazard) sum += impl_->hazard->memory_bytes();
   for (const BlockRequest::Impl* r : impl_->running) {
     sum += r->tokens.capacity() * sizeof(Token) + r->chain.capacity() * sizeof(BlockHash);
     for (const auto& group : r->groups) sum += group.blocks.capacity() * sizeof(PageId);
@@ -227,6 +237,9 @@ std::size_t BlockCache::memory_bytes() const {
 
 Status BlockCache::check() const {
   if (Status s = impl_->pool->check(); !s) return s;
+  if (impl_->hazard) {
+    if (Status s = impl_->hazard->check(*impl_->pool); !s) return s;
+  }
   std::vector<std::size_t> reserved(impl_->options.groups.size());
   if (impl_->storage) reserved = impl_->storage->num_reserved();
   if (impl_->host) {

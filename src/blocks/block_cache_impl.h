@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What BlockCache and its requests are made of. block_requests.cc has the life of a request,
-// block_allocate.cc its blocks, block_tiers.cc the tiers below, block_observed.cc what tells the
-// observer, block_cache.cc the rest.
+// block_allocate.cc its blocks, block_tiers.cc the tiers below, block_hazard.cc what tells a policy
+// that learns, block_observed.cc what tells the observer, block_cache.cc the rest.
 //
 // Invariant: a block's holders are the requests that list it and the copies that move it. A full
 // block of a request has content once `cached` has passed it, unless it is null, a copy of another,
@@ -18,6 +18,7 @@
 
 #include "blocks/block_host.h"
 #include "blocks/block_store.h"
+#include "blocks/hazard_blocks.h"
 #include "blocks/hit_search.h"
 #include "cache/event_log.h"
 #include "pando/block_cache.h"
@@ -45,6 +46,8 @@ struct BlockRequest::Impl {
   bool broken = false;
   std::size_t position = 0;  // among the running
   RequestStart started;      // for an observer
+  // Under the hazard policy: leading blocks that had been seen before when it first had room.
+  std::optional<std::size_t> num_seen;
 
   std::size_t num_tokens() const { return tokens.size(); }
 };
@@ -83,8 +86,29 @@ struct BlockCache::Impl {
   /// Caches, and tells the host tier of, what is computed, unless a load is under way.
   void settle(Request& r);
   void release_unseen(Request& r);
-  void let_go(Request& r);
+  /// For good, or to start again.
+  void let_go(Request& r, bool finished);
   void load_ended(std::uint64_t load, bool arrived);
+
+  // For the hazard policy.
+  void make_hazard();
+  /// Block i of a group will have content; `before` is the block before it, if that is known.
+  void place_block(const Request& r, std::uint32_t group, std::size_t i, PageId block,
+                   PageId before);
+  /// A block with the content of block i; the null block if there is none.
+  PageId cached_block(const Request& r, std::uint32_t group, std::size_t i) const;
+  std::size_t blocks_in(const Request& r, std::uint32_t group, std::size_t num_tokens) const;
+  /// Leading blocks that are cached, or have gone lately.
+  std::size_t count_seen(const Request& r, std::size_t hit_tokens) const;
+  struct Access {
+    std::size_t num_new = 0;  // units of the request that had not been seen before
+    bool is_last = false;     // among the request's last
+    bool finished = false;
+  };
+  /// A request lets go of its blocks.
+  void observe(Request& r, bool finished);
+  std::optional<std::uint64_t> unit_name(const Request& r, std::size_t i) const;
+  void observe_block(const Request& r, std::uint32_t group, std::size_t i, const Access& access);
 
   // Events.
   struct Origin {
@@ -101,7 +125,8 @@ struct BlockCache::Impl {
   std::size_t unit;
   bool discarding = false;  // what is forgotten now is not worth saving
   std::optional<EventLog> events;
-  std::vector<Origin> origins;  // by block; with events
+  std::vector<Origin> origins;           // by block; with events
+  std::unique_ptr<HazardBlocks> hazard;  // if that is the policy; the pool and the host ask it
   std::unique_ptr<BlockPool> pool;
   std::unique_ptr<BlockHost> host;
   std::unique_ptr<BlockStore> storage;

@@ -11,22 +11,35 @@
 
 namespace pando {
 
-BlockHost::Group::Group(const BlockGroup& group, bool keep_tokens)
+BlockHost::Group::Group(const BlockGroup& group, bool keep_tokens, const HazardBlocks* ranks)
     : pools(group.pools),
       block_size(group.block_size),
       index(pools.host->num_pages() + 1, {&group.block_size, 1}, keep_tokens),
       unused(pools.host->num_pages() + 1, FreeQueue::Start::none),
       holds(pools.host->num_pages()),
-      loading(pools.host->num_pages()) {}
+      loading(pools.host->num_pages()) {
+  if (ranks != nullptr) hazard.emplace(pools.host->num_pages() + 1, ranks->index());
+}
+
+void BlockHost::Group::add_unused(PageId id) {
+  unused.append(id);
+  if (hazard) hazard->insert(id);
+}
+
+void BlockHost::Group::remove_unused(PageId id) {
+  unused.remove(id);
+  if (hazard) hazard->erase(id);
+}
 
 BlockHost::BlockHost(std::span<const BlockGroup> groups, const BlockHostOptions& options,
-                     bool keep_tokens, BlockPool& pool)
+                     bool keep_tokens, BlockPool& pool, const HazardBlocks* hazard)
     : options_(options),
       pool_(pool),
+      hazard_(hazard),
       uses_(pool.num_blocks()),
       backing_up_(pool.num_blocks()),
       copy_holds_(pool.num_blocks()) {
-  for (const BlockGroup& group : groups) groups_.emplace_back(group, keep_tokens);
+  for (const BlockGroup& group : groups) groups_.emplace_back(group, keep_tokens, hazard);
 }
 
 BlockHost::~BlockHost() {
@@ -56,7 +69,8 @@ std::optional<HostPageId> BlockHost::find(const BlockContent& content) const {
 
 void BlockHost::evict_one(std::uint32_t g) {
   Group& group = groups_[g];
-  const PageId id = group.unused.pop_front();
+  const PageId id = group.next_victim();
+  group.remove_unused(id);
   if (on_removed) on_removed(content(g, page_of(id)));
   group.index.erase(id);
   const HostPageId page = page_of(id);
@@ -83,7 +97,12 @@ void BlockHost::give_up(std::uint32_t group, std::span<const HostPageId> pages) 
   host.free(pages);
 }
 
-bool BlockHost::keep(HostPageId page, const BlockContent& content) {
+bool BlockHost::keep_fetched(HostPageId page, const BlockContent& content, std::size_t depth) {
+  return keep(page, content,
+              hazard_ != nullptr ? hazard_->new_rank(content.group, depth) : Draw::Candidate{});
+}
+
+bool BlockHost::keep(HostPageId page, const BlockContent& content, const Draw::Candidate& rank) {
   Group& group = groups_[content.group];
   if (find(content)) {
     give_up(content.group, {&page, 1});
@@ -91,19 +110,30 @@ bool BlockHost::keep(HostPageId page, const BlockContent& content) {
   }
   group.pools.host->complete_write({&page, 1}, /*on_device=*/false);
   group.index.insert(id_of(page), {0, content.hash, content.tokens, content.alias});
-  group.unused.append(id_of(page));
+  if (group.hazard) group.hazard->set_rank(id_of(page), rank);
+  group.add_unused(id_of(page));
   return true;
+}
+
+void BlockHost::used(const BlockContent& content, const Draw::Candidate& rank) {
+  const std::optional<HostPageId> page = find(content);
+  if (!page) return;
+  Group& group = groups_[content.group];
+  const bool listed = group.unused.has(id_of(*page));
+  if (listed) group.hazard->erase(id_of(*page));
+  group.hazard->set_rank(id_of(*page), rank);
+  if (listed) group.hazard->insert(id_of(*page));
 }
 
 void BlockHost::hold(std::uint32_t g, HostPageId page) {
   Group& group = groups_[g];
-  if (group.holds[index_of(page)]++ == 0) group.unused.remove(id_of(page));
+  if (group.holds[index_of(page)]++ == 0) group.remove_unused(id_of(page));
 }
 
-// What was held has been used: it is the last to go.
+// What was held has been used: it is the last to go, unless it has a rank.
 void BlockHost::release(std::uint32_t g, HostPageId page) {
   Group& group = groups_[g];
-  if (--group.holds[index_of(page)] == 0) group.unused.append(id_of(page));
+  if (--group.holds[index_of(page)] == 0) group.add_unused(id_of(page));
 }
 
 // ---- Device to host ----------------------------------------------------------------------------
@@ -198,7 +228,8 @@ void BlockHost::finish_backup(Copy& copy, bool arrived, PollResult& result) {
       give_up(part.group, {&part.host[i], 1});
       continue;
     }
-    if (!keep(part.host[i], pool_.content(block))) continue;
+    const Draw::Candidate rank = hazard_ != nullptr ? hazard_->rank(block) : Draw::Candidate{};
+    if (!keep(part.host[i], pool_.content(block), rank)) continue;
     stats.backed_up_tokens += groups_[part.group].block_size;
     if (on_kept) on_kept(part.group, part.host[i], block);
   }
@@ -286,7 +317,8 @@ void BlockHost::drain() {
 void BlockHost::clear() {
   for (Group& group : groups_) {
     while (group.unused.size() > 0) {
-      const PageId id = group.unused.pop_front();
+      const PageId id = group.unused.front();
+      group.remove_unused(id);
       const HostPageId page = page_of(id);
       group.index.erase(id);
       group.pools.host->free({&page, 1});
@@ -305,6 +337,7 @@ std::size_t BlockHost::memory_bytes() const {
   std::size_t sum = uses_.capacity() + copy_holds_.capacity() * sizeof(std::uint32_t);
   for (const Group& group : groups_)
     sum += group.index.memory_bytes() + group.unused.memory_bytes() +
+           (group.hazard ? group.hazard->memory_bytes() : 0) +
            (group.holds.capacity() + group.loading.capacity()) * sizeof(std::uint32_t);
   return sum;
 }
@@ -314,6 +347,9 @@ Status BlockHost::check(std::span<const std::size_t> num_reserved) const {
     const Group& group = groups_[g];
     if (Status s = group.index.check(); !s) return s;
     if (Status s = group.unused.check(); !s) return s;
+    if (group.hazard) {
+      if (Status s = group.hazard->check(group.unused); !s) return s;
+    }
     if (Status s = group.pools.host->check(); !s) return s;
     std::size_t writing = num_reserved[g];
     for (const Copy& copy : backups_)

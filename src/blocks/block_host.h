@@ -19,6 +19,8 @@
 
 #include "blocks/free_queue.h"
 #include "blocks/hash_index.h"
+#include "blocks/hazard_blocks.h"
+#include "blocks/hazard_pages.h"
 #include "pando/block_cache.h"
 #include "pando/host_pool.h"
 
@@ -26,8 +28,9 @@ namespace pando {
 
 class BlockHost {
  public:
+  /// `hazard`: pages go by its index; nullptr: the least recently used first.
   BlockHost(std::span<const BlockGroup> groups, const BlockHostOptions& options, bool keep_tokens,
-            BlockPool& pool);
+            BlockPool& pool, const HazardBlocks* hazard);
   /// Waits for copies under way.
   ~BlockHost();
   BlockHost(const BlockHost&) = delete;
@@ -40,6 +43,9 @@ class BlockHost {
   /// Blocks are about to lose their content: copies them first if that is the policy and they are
   /// worth it.
   void leaving(std::span<const PageId> blocks, bool is_worth_saving);
+
+  /// Under the hazard policy: blocks of this content are ranked so from now on.
+  void used(const BlockContent& content, const Draw::Candidate& rank);
 
   /// What a load brings to blocks of one group.
   struct Part {
@@ -59,8 +65,9 @@ class BlockHost {
 
   // For the store behind it. Pages of `reserve` are being written.
   Result<std::vector<HostPageId>> reserve(std::uint32_t group, std::size_t n);
-  /// A page has its bytes. False: another with the same content is there; it is given back.
-  bool keep(HostPageId page, const BlockContent& content);
+  /// A page has its bytes, those of the block at `depth` of a chain. False: another with the same
+  /// content is there; it is given back.
+  bool keep_fetched(HostPageId page, const BlockContent& content, std::size_t depth);
   void give_up(std::uint32_t group, std::span<const HostPageId> pages);
   void hold(std::uint32_t group, HostPageId page);
   void release(std::uint32_t group, HostPageId page);
@@ -93,11 +100,15 @@ class BlockHost {
 
  private:
   struct Group {
-    Group(const BlockGroup& group, bool keep_tokens);
+    Group(const BlockGroup& group, bool keep_tokens, const HazardBlocks* hazard);
+    void add_unused(PageId id);
+    void remove_unused(PageId id);
+    PageId next_victim() { return hazard ? hazard->pick() : unused.front(); }
     TierPools pools;
     std::size_t block_size;
     HashIndex index;   // by page number and 1
     FreeQueue unused;  // kept pages that nothing holds, the least recently used first
+    std::optional<HazardPages> hazard;   // by the same; if that is the policy
     std::vector<std::uint32_t> holds;    // of a page
     std::vector<std::uint32_t> loading;  // loads that read it
   };
@@ -122,6 +133,7 @@ class BlockHost {
   std::size_t room(std::uint32_t group) const {
     return groups_[group].pools.host->available_pages() + groups_[group].unused.size();
   }
+  bool keep(HostPageId page, const BlockContent& content, const Draw::Candidate& rank);
   void evict_one(std::uint32_t group);
   void copy_out(Part part, bool wait);
   void finish_backup(Copy& copy, bool arrived, PollResult& result);
@@ -131,6 +143,7 @@ class BlockHost {
 
   BlockHostOptions options_;
   BlockPool& pool_;
+  const HazardBlocks* hazard_;
   std::deque<Group> groups_;
   std::deque<Copy> backups_;
   std::deque<Copy> loads_;

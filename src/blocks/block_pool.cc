@@ -34,6 +34,20 @@ struct BlockPool::Impl {
                 blocks.size());
     return blocks[index_of(block)];
   }
+  // Blocks without content are before all others: where victims are chosen, forget() sees to it.
+  void take_chosen(std::span<PageId> out) {
+    for (PageId& id : out) {
+      id = queue.front();
+      if (blocks[index_of(id)].has_content) id = options.victims->take(id);
+      queue.remove(id);
+    }
+  }
+  void tell_forgotten(PageId id) {
+    options.victims->forgotten(id);
+    if (!queue.has(id)) return;
+    queue.remove(id);
+    queue.prepend({&id, 1});
+  }
   // Tells of those among `from` that have content, and forgets it.
   void forget(std::span<const PageId> from) {
     going.clear();
@@ -50,6 +64,7 @@ struct BlockPool::Impl {
       block.has_content = false;
       --counts[block.group].total;
       counts[block.group].evictable -= block.holders == 0 ? 1 : 0;
+      if (options.victims != nullptr) tell_forgotten(id);
     }
   }
 
@@ -99,6 +114,7 @@ void BlockPool::touch(std::span<const PageId> blocks) {
     if (block.holders++ > 0) continue;
     impl_->queue.remove(id);
     impl_->counts[block.group].evictable -= block.has_content ? 1 : 0;
+    if (impl_->options.victims != nullptr && block.has_content) impl_->options.victims->held(id);
   }
 }
 
@@ -106,7 +122,11 @@ Status BlockPool::take(std::span<PageId> out) {
   if (out.size() > impl_->queue.size())
     return make_error(ErrorCode::out_of_capacity, "{} blocks wanted, {} free", out.size(),
                       impl_->queue.size());
-  impl_->queue.pop_front(out);
+  if (impl_->options.victims != nullptr) {
+    impl_->take_chosen(out);
+  } else {
+    impl_->queue.pop_front(out);
+  }
   impl_->forget(out);
   for (const PageId id : out) impl_->blocks[index_of(id)].holders = 1;
   return {};
@@ -123,6 +143,7 @@ bool BlockPool::cache(PageId id, const BlockContent& content) {
   block.group = static_cast<std::uint16_t>(content.group);
   block.has_content = true;
   ++impl_->counts[block.group].total;
+  if (impl_->options.victims != nullptr) impl_->options.victims->cached(id);
   return true;
 }
 
@@ -139,6 +160,8 @@ void BlockPool::free(std::span<const PageId> blocks) {
   }
   impl_->queue.prepend(impl_->without);
   impl_->queue.append(impl_->with);
+  if (impl_->options.victims == nullptr) return;
+  for (const PageId id : impl_->with) impl_->options.victims->freed(id);
 }
 
 void BlockPool::forget(std::span<const PageId> blocks) { impl_->forget(blocks); }

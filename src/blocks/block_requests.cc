@@ -25,7 +25,7 @@ BlockRequest& BlockRequest::operator=(BlockRequest&& other) noexcept {
 
 BlockRequest::~BlockRequest() {
   if (!impl_) return;
-  impl_->cache->let_go(*impl_);
+  impl_->cache->let_go(*impl_, /*finished=*/true);
   --impl_->cache->num_requests;
 }
 
@@ -109,8 +109,10 @@ void BlockCache::Impl::cache_block(Request& r, std::uint32_t g, std::size_t i) {
   const PageId block = r.groups[g].blocks[i];
   if (block == kNullBlock || pool->has_content(block)) return;
   const BlockContent content = keys_of(r).content(g, options.groups[g].block_size, i);
+  if (hazard) place_block(r, g, i, block, i > 0 ? cached_block(r, g, i - 1) : kNullBlock);
   if (!pool->cache(block, content)) return;
   ++stats.cached_blocks;
+  if (hazard && pool->has_twin(block)) hazard->copy_hits(block, pool->find(content));
   if (!events) return;
   note_origin(r, g, i, block);
   if (!pool->has_twin(block)) record_stored(Medium::device, content, origins[index_of(block)]);
@@ -187,7 +189,7 @@ Status BlockCache::quiet_advance(BlockRequest& request, std::size_t num_computed
 
 // ---- Letting go --------------------------------------------------------------------------------
 
-void BlockCache::Impl::let_go(Request& r) {
+void BlockCache::Impl::let_go(Request& r, bool finished) {
   if (!r.running) return;
   scratch.clear();
   for (std::size_t g = 0; g < r.groups.size(); ++g) {
@@ -199,6 +201,7 @@ void BlockCache::Impl::let_go(Request& r) {
   discarding = true;
   pool->forget(scratch);
   discarding = false;
+  if (hazard) observe(r, finished);
   for (Request::Group& own : r.groups) {
     std::reverse(own.blocks.begin(), own.blocks.end());
     pool->free(own.blocks);
@@ -216,12 +219,14 @@ void BlockCache::Impl::let_go(Request& r) {
   r.broken = false;
 }
 
-void BlockCache::quiet_free(BlockRequest& request) { impl_->let_go(own(request)); }
+void BlockCache::quiet_free(BlockRequest& request) {
+  impl_->let_go(own(request), /*finished=*/true);
+}
 
 void BlockCache::preempt(BlockRequest& request) {
   BlockRequest::Impl& r = own(request);
   impl_->stats.preemptions += r.running ? 1 : 0;
-  impl_->let_go(r);
+  impl_->let_go(r, /*finished=*/false);
 }
 
 void BlockCache::forget(std::span<const PageId> blocks) {

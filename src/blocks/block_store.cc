@@ -204,7 +204,7 @@ void BlockStore::settle(Fetch& fetch) {
     }
     const std::size_t size = groups_[wanted.group].block_size;
     const BlockContent content = fetch.keys().content(wanted.group, size, wanted.block);
-    if (!host_.keep(wanted.page, content)) continue;
+    if (!host_.keep_fetched(wanted.page, content, wanted.block)) continue;
     ++fetch.num_kept;
     host_.stats.prefetched_tokens += size;
     if (on_fetched) on_fetched(fetch.keys(), wanted.group, wanted.block);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // BlockCache against a reference without hashes: random requests over a few shared prompts, every
-// kind of group alone and together, a million operations in all. After each, the two agree on every
-// block of every request and on the order of all free ones.
+// kind of group alone and together, under both policies, a million operations in all. After each,
+// the two agree on every block of every request and on the order of all free ones.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -35,7 +35,7 @@ class Twins {
       } else if (kind < 12) {
         step(pair, random);
       } else if (kind == 12) {
-        preempt(pair);
+        random.below(3) == 0 ? forget(random) : preempt(pair);
       } else {
         finish(static_cast<std::size_t>(&pair - pairs_.data()), kind == 13);
       }
@@ -107,8 +107,12 @@ class Twins {
     std::size_t num_new = random.below(2) == 0 ? left : random.below(left + 1);
     if (random.below(6) == 0) num_new += random.below(4);
     const Status done = cache_->allocate(pair.real, num_new, options);
+    std::vector<BlockNumbers> chosen;
+    for (std::size_t g = 0; g < options_.groups.size(); ++g)
+      chosen.push_back(numbers(pair.real.blocks(g)));
     const bool expected = model_.allocate(pair.model, num_new, options.computed != nullptr,
-                                          options.lookahead_tokens, options.delay_caching);
+                                          options.lookahead_tokens, options.delay_caching, chosen);
+    RC_ASSERT(model_.all_allowed);
     RC_ASSERT(done.ok() == expected);
     if (expected) pair.scheduled = from + num_new;
     if (!expected) RC_ASSERT(done.error().code == ErrorCode::out_of_capacity);
@@ -151,6 +155,13 @@ class Twins {
   void preempt(Pair& pair) {
     cache_->preempt(pair.real);
     model_.let_go(pair.model);
+  }
+
+  void forget(Random& random) {
+    const auto block = static_cast<std::uint32_t>(1 + random.below(options_.num_blocks - 1));
+    const PageId id{block};
+    cache_->forget({&id, 1});
+    model_.forget(block);
   }
 
   void finish(std::size_t i, bool by_call) {
@@ -203,8 +214,14 @@ class Twins {
   std::vector<Pair> pairs_;
 };
 
-void run(const BlockCacheOptions& options) {
-  constexpr std::size_t kCases = 12;  // that share a million operations
+class BlockCacheModel : public ::testing::TestWithParam<std::string> {
+ protected:
+  static void run(BlockCacheOptions options);
+};
+
+void BlockCacheModel::run(BlockCacheOptions options) {
+  options.policy = GetParam();
+  constexpr std::size_t kCases = 24;  // that share a million operations
   const char* given = std::getenv("PANDO_MODEL_OPS");
   const std::size_t num_ops =
       given != nullptr ? static_cast<std::size_t>(std::atoll(given)) : 1'000'000 / kCases;
@@ -214,39 +231,44 @@ void run(const BlockCacheOptions& options) {
   }));
 }
 
-TEST(BlockCacheModel, FullAttention) { run(block_options({full_group(4)}, 40)); }
-TEST(BlockCacheModel, BlocksOfOneToken) { run(block_options({full_group(1)}, 150)); }
-TEST(BlockCacheModel, SlidingWindow) { run(block_options({window_group(4, 10)}, 40)); }
-TEST(BlockCacheModel, ChunkedLocal) { run(block_options({chunked_group(4, 12)}, 40)); }
-TEST(BlockCacheModel, RecurrentAtStepEnds) { run(block_options({recurrent_group(4)}, 24)); }
-TEST(BlockCacheModel, RecurrentAtEveryBlock) { run(block_options({recurrent_group(4, true)}, 40)); }
-TEST(BlockCacheModel, FullAndWindow) {
+TEST_P(BlockCacheModel, FullAttention) { run(block_options({full_group(4)}, 40)); }
+TEST_P(BlockCacheModel, BlocksOfOneToken) { run(block_options({full_group(1)}, 150)); }
+TEST_P(BlockCacheModel, SlidingWindow) { run(block_options({window_group(4, 10)}, 40)); }
+TEST_P(BlockCacheModel, ChunkedLocal) { run(block_options({chunked_group(4, 12)}, 40)); }
+TEST_P(BlockCacheModel, RecurrentAtStepEnds) { run(block_options({recurrent_group(4)}, 24)); }
+TEST_P(BlockCacheModel, RecurrentAtEveryBlock) {
+  run(block_options({recurrent_group(4, true)}, 40));
+}
+TEST_P(BlockCacheModel, FullAndWindow) {
   run(block_options({full_group(4), window_group(4, 9)}, 60));
 }
-TEST(BlockCacheModel, GroupsOfDifferentBlockSizes) {
+TEST_P(BlockCacheModel, GroupsOfDifferentBlockSizes) {
   run(block_options({full_group(4), window_group(2, 7), chunked_group(6, 12)}, 90));
 }
-TEST(BlockCacheModel, AllKindsTogether) {
+TEST_P(BlockCacheModel, AllKindsTogether) {
   run(block_options(
       {window_group(4, 8), full_group(2), chunked_group(4, 16), recurrent_group(4), full_group(4)},
       110));
 }
-TEST(BlockCacheModel, Deduplicated) {
+TEST_P(BlockCacheModel, Deduplicated) {
   BlockCacheOptions options = block_options({full_group(4), window_group(4, 12)}, 60);
   options.deduplicate = true;
   run(options);
 }
-TEST(BlockCacheModel, LastBlockIsRecomputed) {
+TEST_P(BlockCacheModel, LastBlockIsRecomputed) {
   BlockCacheOptions options = block_options({full_group(4), recurrent_group(8, true)}, 60);
   options.recompute_last_block = true;
   options.keep_tokens = false;
   run(options);
 }
-TEST(BlockCacheModel, HashesOfVllm) {
+TEST_P(BlockCacheModel, HashesOfVllm) {
   BlockCacheOptions options = block_options({full_group(4), window_group(4, 5)}, 50);
   options.hash.function = HashFunction::sha256_cbor;
   run(options);
 }
+
+INSTANTIATE_TEST_SUITE_P(Policies, BlockCacheModel, ::testing::Values("lru", "hazard"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace pando::testing

@@ -181,6 +181,45 @@ TEST_F(BlockPoolTest, WithoutCachingNothingIsFound) {
   free({1});
 }
 
+TEST_F(BlockPoolTest, VictimsMayBeChosen) {
+  // The block that was freed last goes.
+  struct Youngest final : BlockVictims {
+    void cached(PageId block) override { cached_blocks.push_back(block); }
+    void held(PageId block) override { std::erase(free, block); }
+    void freed(PageId block) override { free.push_back(block); }
+    void forgotten(PageId block) override {
+      std::erase(free, block);
+      forgotten_blocks.push_back(block);
+    }
+    PageId take(PageId oldest) override {
+      EXPECT_EQ(oldest, free.front());
+      const PageId block = free.back();
+      free.pop_back();
+      return block;
+    }
+    std::vector<PageId> free, cached_blocks, forgotten_blocks;
+  } victims;
+  BlockPoolOptions options;
+  options.num_blocks = 6;
+  options.block_sizes = {2};
+  options.victims = &victims;
+  pool = std::move(*BlockPool::create(options));
+  take(4);
+  for (const std::uint32_t b : {1U, 2U, 3U, 4U}) cache(b, static_cast<Token>(b));
+  free({4, 3, 2, 1});
+  EXPECT_EQ(queue(), (std::vector<std::uint32_t>{5, 4, 3, 2, 1}));
+  EXPECT_EQ(take(2), (std::vector<std::uint32_t>{5, 1}));  // without content first
+  pool->touch(ids({2}));
+  pool->forget(ids({3}));  // without content now, so before all others
+  EXPECT_EQ(queue(), (std::vector<std::uint32_t>{3, 4}));
+  EXPECT_EQ(take(2), (std::vector<std::uint32_t>{3, 4}));
+  EXPECT_EQ(victims.cached_blocks, ids({1, 2, 3, 4}));
+  EXPECT_EQ(victims.forgotten_blocks, ids({1, 3, 4}));
+  EXPECT_TRUE(victims.free.empty());
+  free({5, 1, 2, 3, 4});
+  EXPECT_EQ(victims.free, ids({2}));
+}
+
 TEST_F(BlockPoolTest, BadOptionsAreNamed) {
   make();
   BlockPoolOptions options;

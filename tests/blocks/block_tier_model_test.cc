@@ -24,6 +24,7 @@ struct TierCase {
   std::size_t num_blocks = 30;
   std::size_t host_pages = 24;
   bool with_store = true;
+  std::string policy = "lru";
 };
 
 class TierOps {
@@ -75,6 +76,14 @@ class TierOps {
       case 9:
         copier_.refuse(random.below(10) == 0 ? 1 : 0);
         break;
+      case 10:
+        if (random.below(3) == 0) {
+          const PageId any{
+              static_cast<std::uint32_t>(1 + random.below(cache_->pool().num_blocks() - 1))};
+          cache_->forget({&any, 1});
+          break;
+        }
+        [[fallthrough]];
       default:
         (void)cache_->poll();
         break;
@@ -94,6 +103,7 @@ class TierOps {
     setup.cache = block_options(c.groups, c.num_blocks);
     setup.cache.hash.function = HashFunction::sha256_cbor;
     setup.cache.events = true;
+    setup.cache.policy = c.policy;
     setup.write_policy = c.write_policy;
     setup.host_pages = c.host_pages;
     setup.copier = &copier;
@@ -196,32 +206,41 @@ class TierOps {
   std::vector<Running> requests_;
 };
 
-void run(const TierCase& c) {
-  constexpr std::size_t kCases = 5;  // that share 200 000 operations
+class BlockTierModel : public ::testing::TestWithParam<std::string> {
+ protected:
+  static void run(TierCase c);
+};
+
+void BlockTierModel::run(TierCase c) {
+  c.policy = GetParam();
+  constexpr std::size_t kCases = 10;  // that share 400 000 operations
   const char* given = std::getenv("PANDO_MODEL_OPS");
   const std::size_t num_ops =
-      given != nullptr ? static_cast<std::size_t>(std::atoll(given)) : 200'000 / 8 / kCases;
+      given != nullptr ? static_cast<std::size_t>(std::atoll(given)) : 400'000 / 8 / kCases;
   EXPECT_TRUE(check_random_ops(num_ops, [&](const std::vector<std::uint64_t>& ops) {
     TierOps tiers(c);
     for (const std::uint64_t op : ops) tiers.apply(op);
   }));
 }
 
-TEST(BlockTierModel, WriteThrough) { run({.groups = {full_group(4)}}); }
-TEST(BlockTierModel, Selective) {
+TEST_P(BlockTierModel, WriteThrough) { run({.groups = {full_group(4)}}); }
+TEST_P(BlockTierModel, Selective) {
   run({.groups = {full_group(4)}, .write_policy = WritePolicy::write_through_selective});
 }
-TEST(BlockTierModel, WriteBack) {
+TEST_P(BlockTierModel, WriteBack) {
   run({.groups = {full_group(4)}, .write_policy = WritePolicy::write_back, .host_pages = 10});
 }
-TEST(BlockTierModel, HybridGroups) {
+TEST_P(BlockTierModel, HybridGroups) {
   run({.groups = {full_group(4), window_group(4, 6), recurrent_group(4)}, .num_blocks = 60});
 }
-TEST(BlockTierModel, BlockSizesThatDiffer) {
+TEST_P(BlockTierModel, BlockSizesThatDiffer) {
   run({.groups = {window_group(2, 7), chunked_group(4, 8), recurrent_group(8, true)},
        .num_blocks = 80,
        .with_store = false});
 }
+
+INSTANTIATE_TEST_SUITE_P(Policies, BlockTierModel, ::testing::Values("lru", "hazard"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace pando::testing

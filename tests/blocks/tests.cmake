@@ -4,6 +4,7 @@ pando_test(blocks_test LABEL unit SOURCES
   blocks/block_events_test.cc
   blocks/block_groups_test.cc
   blocks/block_hash_test.cc
+  blocks/block_hazard_test.cc
   blocks/block_host_test.cc
   blocks/block_pool_test.cc
   blocks/block_store_test.cc

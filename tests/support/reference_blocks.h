@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dumbest BlockCache that is right: contents are texts, the free queue is a list that is
 // searched, a hit is the longest of all lengths, tried one by one. No hashes, no tiers.
+// Who goes under the hazard policy it cannot tell: it is told, and says whether that is allowed.
 #pragma once
 
 #include <algorithm>
@@ -63,7 +64,9 @@ class ReferenceBlocks {
     return length;
   }
 
-  bool allocate(Request& r, std::size_t num_new, bool with_hit, std::size_t lookahead, bool delay) {
+  /// `chosen` are the blocks that the request has then, for victims that the model does not choose.
+  bool allocate(Request& r, std::size_t num_new, bool with_hit, std::size_t lookahead, bool delay,
+                const std::vector<std::vector<std::uint32_t>>& chosen) {
     std::vector<std::vector<std::uint32_t>> hit(options_.groups.size());
     std::size_t start = r.computed;
     if (with_hit) start = computed(r, &hit);
@@ -90,11 +93,20 @@ class ReferenceBlocks {
     }
     for (std::size_t g = 0; g < hit.size(); ++g) {
       for (const bool fresh : is_new[g]) {
-        r.blocks[g].push_back(fresh ? queue.front() : 0);
-        if (!fresh) continue;
-        content_[queue.front()].reset();
-        holders_[queue.front()] = 1;
-        queue.erase(queue.begin());
+        if (!fresh) {
+          r.blocks[g].push_back(0);
+          continue;
+        }
+        std::uint32_t next = queue.front();
+        if (is_hazard_ && content_[next]) {
+          next = chosen[g][r.blocks[g].size()];
+          all_allowed = all_allowed && is_allowed(next);
+          if (!all_allowed) return true;
+        }
+        r.blocks[g].push_back(next);
+        content_[next].reset();
+        holders_[next] = 1;
+        queue.erase(std::find(queue.begin(), queue.end(), next));
       }
     }
     r.running = true;
@@ -131,21 +143,44 @@ class ReferenceBlocks {
     clear(r);
   }
 
+  void forget(std::uint32_t block) {
+    if (!content_[block]) return;
+    content_[block].reset();
+    const auto at = std::find(queue.begin(), queue.end(), block);
+    if (is_hazard_ && at != queue.end()) std::rotate(queue.begin(), at, at + 1);
+  }
+
   std::size_t cached_blocks(std::size_t group) const {
-    const std::string prefix = std::to_string(group) + "/";
-    return static_cast<std::size_t>(
-        std::count_if(content_.begin(), content_.end(),
-                      [&](const auto& c) { return c && c->text.starts_with(prefix); }));
+    return static_cast<std::size_t>(std::count_if(
+        content_.begin(), content_.end(), [&](const auto& c) { return c && c->group == group; }));
   }
   std::uint32_t holders(std::uint32_t block) const { return holders_[block]; }
 
   std::vector<std::uint32_t> queue;
+  bool all_allowed = true;  ///< every victim so far might go
 
  private:
   struct Content {
+    std::size_t group = 0;
     std::string text;
-    std::uint64_t since = 0;
+    std::uint64_t since = 0;         // no two are alike
+    std::uint64_t since_before = 0;  // of the block before it; 0: of none
   };
+
+  /// Free, and nothing is behind it: of full attention.
+  bool may_go(std::uint32_t block) const {
+    if (holders_[block] > 0 || !content_[block]) return false;
+    if (options_.groups[content_[block]->group].kind != GroupKind::full) return true;
+    return std::none_of(content_.begin(), content_.end(), [&](const auto& c) {
+      return c && c->since_before == content_[block]->since;
+    });
+  }
+  /// Where none may go, the one that was freed first does.
+  bool is_allowed(std::uint32_t block) const {
+    if (may_go(block)) return true;
+    return block == queue.front() &&
+           std::none_of(queue.begin(), queue.end(), [&](std::uint32_t b) { return may_go(b); });
+  }
 
   void clear(Request& r) const {
     r.blocks.assign(options_.groups.size(), {});
@@ -213,10 +248,18 @@ class ReferenceBlocks {
         const bool fits = at_ends ? (i + 1) * group.block_size == step_end : i >= r.cached[g];
         if (b == 0 || content_[b] || !fits) continue;
         if (options_.deduplicate && find(g, r, i) != 0) continue;
-        content_[b] = Content{text_of(g, r, i), ++clock_};
+        content_[b] = Content{g, text_of(g, r, i), ++clock_, since_before(g, r, i)};
       }
       r.cached[g] = std::max(r.cached[g], std::min(length / group.block_size, r.blocks[g].size()));
     }
+  }
+
+  /// The request's own block, unless another has the content in its place.
+  std::uint64_t since_before(std::size_t g, const Request& r, std::size_t i) const {
+    if (i == 0 || options_.groups[g].kind != GroupKind::full) return 0;
+    const std::uint32_t own = r.blocks[g][i - 1];
+    const std::uint32_t before = own != 0 && content_[own] ? own : find(g, r, i - 1);
+    return before != 0 ? content_[before]->since : 0;
   }
 
   void free(const std::vector<std::uint32_t>& blocks) {
@@ -229,6 +272,7 @@ class ReferenceBlocks {
   }
 
   BlockCacheOptions options_;
+  const bool is_hazard_ = options_.policy == "hazard";
   std::vector<std::uint32_t> holders_;
   std::vector<std::optional<Content>> content_;
   std::uint64_t clock_ = 0;
