@@ -25,22 +25,30 @@ constexpr bool is_integer_format(char format) {
   return std::string_view("ilqnILQN").find(format) != std::string_view::npos;
 }
 
-// Kept for the interpreter's life: they are NumPy's, and looking them up costs most of a call.
+// Kept for the interpreter's life: they are NumPy's, and looking them up costs most of a call. The
+// GIL guards them. C++'s own guard of a static must not: importing lets go of the GIL, and a thread
+// that waits for the guard would have it.
+template <typename Make>
+nb::handle kept_once(PyObject*& kept, Make make) {
+  if (kept == nullptr) {
+    nb::object made = make();
+    if (kept == nullptr) kept = made.release().ptr();
+  }
+  return kept;
+}
+nb::object of_numpy(const char* name) { return nb::module_::import_("numpy").attr(name); }
+
 nb::handle numpy_int64() {
-  static PyObject* const dtype =
-      nb::module_::import_("numpy").attr("dtype")("int64").release().ptr();
-  return dtype;
+  static PyObject* dtype = nullptr;
+  return kept_once(dtype, [] { return of_numpy("dtype")("int64"); });
 }
 nb::handle numpy_empty() {
-  static PyObject* const empty =
-      nb::object(nb::module_::import_("numpy").attr("empty")).release().ptr();
-  return empty;
+  static PyObject* empty = nullptr;
+  return kept_once(empty, [] { return of_numpy("empty"); });
 }
-
 nb::handle numpy_frombuffer() {
-  static PyObject* const frombuffer =
-      nb::object(nb::module_::import_("numpy").attr("frombuffer")).release().ptr();
-  return frombuffer;
+  static PyObject* frombuffer = nullptr;
+  return kept_once(frombuffer, [] { return of_numpy("frombuffer"); });
 }
 
 /// Memory that goes back to the shelf with the last array over it.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PrefixCache: match, lock, insert, evict, and what it tells of itself. How one is made is in
-// cache_create.cc, requests in requests.cc, tiers in cache_tiers.cc.
+// cache_create.cc, requests in requests.cc, tiers in cache_tiers.cc, pins and the like in
+// cache_retention.cc.
 #include "cache.h"
 
 #include <fmt/format.h>
@@ -60,13 +61,16 @@ class Tail {
 
 Inserted insert_behind(PyCache& self, PyLease& lease, TokensArg tokens, SlotsArg slots,
                        NamespaceArg ns, bool extend_lease, std::int32_t priority, bool chunked,
-                       std::size_t window_released, std::optional<StateSlot> snapshot) {
+                       bool unfinished, const std::vector<RetentionRange>& retention,
+                       SessionArg session, std::size_t window_released,
+                       std::optional<StateSlot> snapshot) {
   if (self.object->options().observer != nullptr)
     raise({ErrorCode::unavailable,
            "insert_behind: an observer is to be told of whole keys; use insert()"});
   const Tail<Token> key(tokens.object, "tokens", lease.length());
   const Tail<SlotId> given(slots.object, "slots", lease.length());
   const std::string_view name = ns.view();
+  const SessionId session_id = session.id();
   const Inserted inserted =
       unwrap(self.work("insert_behind", key.view().size() >= kLongTokens, [&](PrefixCache& c) {
         return c.insert({key.view(), name}, given.view(),
@@ -74,12 +78,19 @@ Inserted insert_behind(PyCache& self, PyLease& lease, TokensArg tokens, SlotsArg
                          .held = &lease.lease(),
                          .priority = priority,
                          .chunked = chunked,
+                         .unfinished = unfinished,
+                         .retention = retention,
+                         .session = session_id,
                          .window_released = window_released,
                          .snapshot = snapshot.value_or(StateSlot{})});
       }));
   if (extend_lease) {
-    self.work("insert_behind", false,
-              [&](PrefixCache& c) { lease.lease() = unwrap(c.lock(inserted.match())); });
+    unwrap(self.work("insert_behind", false, [&](PrefixCache& c) -> Status {
+      Result<Lease> longer = c.lock(inserted.match());
+      if (!longer) return longer.error();
+      lease.lease() = std::move(*longer);
+      return {};
+    }));
     lease.grow(inserted.length - lease.length());
   }
   return inserted;
@@ -142,38 +153,49 @@ void bind_reuse(nb::class_<PyCache>& type) {
       .def(
           "insert",
           [](PyCache& self, TokensArg tokens, SlotsArg slots, NamespaceArg ns,
-             std::size_t owned_by_tree, std::int32_t priority, bool chunked,
+             std::size_t owned_by_tree, std::int32_t priority, bool chunked, bool unfinished,
+             const std::vector<RetentionRange>& retention, SessionArg session,
              std::size_t window_released, std::optional<StateSlot> snapshot) {
             const Items<Token> items(tokens.object, "tokens");
             const Items<SlotId> given(slots.object, "slots");
             const Key key = to_key(items, ns);
+            const SessionId session_id = session.id();
             return unwrap(
                 self.work("insert", items.view().size() >= kLongTokens, [&](PrefixCache& c) {
                   return c.insert(key, given,
                                   {.owned_by_tree = owned_by_tree,
                                    .priority = priority,
                                    .chunked = chunked,
+                                   .unfinished = unfinished,
+                                   .retention = retention,
+                                   .session = session_id,
                                    .window_released = window_released,
                                    .snapshot = snapshot.value_or(StateSlot{})});
                 }));
           },
           nb::arg("tokens"), nb::arg("slots"), nb::kw_only(), nb::arg("ns") = "",
           nb::arg("owned_by_tree") = 0, nb::arg("priority") = 0, nb::arg("chunked") = false,
-          nb::arg("window_released") = 0, nb::arg("snapshot") = nb::none(),
+          nb::arg("unfinished") = false, nb::arg("retention") = nb::tuple(),
+          nb::arg("session") = nb::none(), nb::arg("window_released") = 0,
+          nb::arg("snapshot") = nb::none(),
           "Gives the tree tokens and their slots. It takes the whole pages; the caller's "
           "duplicates are freed, the unaligned tail stays the caller's. `owned_by_tree`: so many "
-          "slots at the front came from a match.\n\n"
+          "slots at the front came from a match. `unfinished`: the request will insert more, and a "
+          "policy that learns counts it then. `retention`: priorities of parts of the key. "
+          "`session`: what is new is its own until others use it.\n\n"
           ">>> allocator = pando.PagedAllocator(64, page_size=4)\n"
           ">>> cache = pando.PrefixCache(allocator)\n"
           ">>> cache.insert([1, 2, 3, 4, 5], allocator.alloc(8)[:5]).length\n"
           "4\n")
       .def("insert_behind", insert_behind, nb::arg("lease"), nb::arg("tokens"), nb::arg("slots"),
            nb::kw_only(), nb::arg("ns") = "", nb::arg("extend_lease") = false,
-           nb::arg("priority") = 0, nb::arg("chunked") = false, nb::arg("window_released") = 0,
-           nb::arg("snapshot") = nb::none(),
+           nb::arg("priority") = 0, nb::arg("chunked") = false, nb::arg("unfinished") = false,
+           nb::arg("retention") = nb::tuple(), nb::arg("session") = nb::none(),
+           nb::arg("window_released") = 0, nb::arg("snapshot") = nb::none(),
            "insert() of a key whose first part a lease holds, given only what comes behind that: "
            "for chunk after chunk of a long prompt. With extend_lease the lease then holds all of "
-           "it. Lengths of the result, and window_released, count from the key's start.\n\n"
+           "it. Lengths of the result, window_released, and ranges of `retention` count from the "
+           "key's start.\n\n"
            ">>> allocator = pando.PagedAllocator(64)\n"
            ">>> cache = pando.PrefixCache(allocator)\n"
            ">>> with cache.lock(cache.insert([1, 2], allocator.alloc(2)).match()) as lease:\n"
@@ -183,21 +205,25 @@ void bind_reuse(nb::class_<PyCache>& type) {
            "4\n")
       .def(
           "evict",
-          [](PyCache& self, std::size_t tokens, std::size_t window_tokens, std::size_t snapshots) {
-            return self.work("evict", tokens + window_tokens >= kLongTokens, [&](PrefixCache& c) {
-              return c.evict(EvictGoal{
-                  .tokens = tokens, .window_tokens = window_tokens, .snapshots = snapshots});
-            });
+          [](PyCache& self, std::size_t tokens, std::size_t window_tokens, std::size_t snapshots,
+             NamespaceArg ns) {
+            const EvictGoal goal{.tokens = tokens,
+                                 .window_tokens = window_tokens,
+                                 .snapshots = snapshots,
+                                 .ns = ns.view()};
+            return self.work("evict", tokens + window_tokens >= kLongTokens,
+                             [&](PrefixCache& c) { return c.evict(goal); });
           },
           nb::arg("tokens") = 0, nb::kw_only(), nb::arg("window_tokens") = 0,
-          nb::arg("snapshots") = 0,
-          "Frees at least what is asked, in whole pages, or less when no more is evictable.")
+          nb::arg("snapshots") = 0, nb::arg("ns") = "",
+          "Frees at least what is asked, in whole pages, or less when no more is evictable: for "
+          "the tenant of a namespace. Other tenants keep what they have up to their floors.")
       .def(
           "reset",
           [](PyCache& self) {
             unwrap(self.work("reset", true, [](PrefixCache& c) { return c.reset(); }));
           },
-          "Empties the tree and gives back its slots. Refused while leases are held.")
+          "Empties the tree, gives back its slots, ends all pins. Refused while leases are held.")
       .def(
           "allocate_state",
           [](PyCache& self) {
@@ -282,9 +308,11 @@ void bind_diagnostics(nb::class_<PyCache>& type) {
           [](PyCache& self) {
             PyCacheOptions options;
             options.plain = self.object->options();
+            options.retention = PyRetentionOptions::of(options.plain.retention);
+            options.plain.retention = {};
             return options;
           },
-          "A copy of the plain ones; pools, ranks and observers are not in it.")
+          "A copy of the plain ones; pools, ranks, observers and clocks are not in it.")
       .def_prop_ro("num_nodes",
                    [](PyCache& self) {
                      return self.work("num_nodes", false,
@@ -303,6 +331,7 @@ void bind_diagnostics(nb::class_<PyCache>& type) {
 void bind_cache(nb::module_& m) {
   bind_cache_results(m);
   bind_engine_slots(m);
+  bind_retention(m);
   bind_lease(m);
   nb::class_<PyCache> type(
       m, "PrefixCache",
@@ -322,6 +351,7 @@ void bind_cache(nb::module_& m) {
   bind_cache_create(m, type);
   bind_reuse(type);
   bind_cache_tiers(type);
+  bind_cache_retention(m, type);
   bind_diagnostics(type);
   bind_requests(m, type);
 }

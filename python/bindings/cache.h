@@ -5,12 +5,14 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "arrays.h"
 #include "pando/cache.h"
+#include "retention.h"
 #include "threads.h"
 
 namespace pando::python {
@@ -18,9 +20,12 @@ namespace pando::python {
 /// CacheOptions, with objects of Python's in place of pointers.
 struct PyCacheOptions {
   CacheOptions plain;
+  PyRetentionOptions retention;
   nb::object host = nb::none();      ///< HostTierOptions
   nb::object ranks = nb::none();     ///< Ranks, or what takes its place
   nb::object observer = nb::none();  ///< Metrics, TraceRecorder, or what takes their place
+
+  std::array<nb::object*, 4> objects() { return {&host, &ranks, &observer, &retention.now}; }
 };
 
 /// Slots of an engine with an allocator of its own, as callables.
@@ -32,6 +37,10 @@ struct PyEngineSlots {
   nb::object alloc = nb::none();
   nb::object alloc_window = nb::none();
   nb::object translate = nb::none();
+
+  std::array<nb::object*, 6> objects() {
+    return {&free, &free_window, &move_window, &alloc, &alloc_window, &translate};
+  }
 };
 /// Calls them with NumPy arrays. What they raise is told to sys.unraisablehook and counts as a
 /// refusal.
@@ -43,13 +52,15 @@ class PyCache : public Guarded<PrefixCache> {
   ~PyCache();
 
   /// Enters the guard, lets go of leases that were forgotten meanwhile, then works; `long_call`
-  /// without the GIL.
+  /// without the GIL, and so does every call of a cache that has ranks, which wait for each other:
+  /// they may be threads of this process. `work` must not touch Python.
   template <typename Work>
   decltype(auto) work(const char* name, bool long_call, Work&& work) {
     const Entry entry(*guard, name);
     require_object(name);
     if (has_late_) release_late();
-    return run(long_call, [&]() -> decltype(auto) { return work(*object); });
+    const bool waits = object->options().ranks != nullptr;
+    return run(long_call || waits, [&]() -> decltype(auto) { return work(*object); });
   }
   const CacheOptions& options() const { return object->options(); }
   /// For destructors: at once if nothing is under way, else at the next call.
@@ -92,7 +103,8 @@ class PyLease {
 /// A request with tokens and slots of its own.
 class PyRequest {
  public:
-  PyRequest(TokensArg tokens, nb::handle slots, NamespaceArg ns, std::int32_t priority);
+  PyRequest(TokensArg tokens, nb::handle slots, NamespaceArg ns, std::int32_t priority,
+            std::vector<RetentionRange> retention, SessionArg session);
   ~PyRequest();
   PyRequest(const PyRequest&) = delete;
   PyRequest& operator=(const PyRequest&) = delete;
@@ -133,6 +145,7 @@ void bind_engine_slots(nb::module_& m);
 void bind_lease(nb::module_& m);
 void bind_cache_create(nb::module_& m, nb::class_<PyCache>& cache);
 void bind_cache_tiers(nb::class_<PyCache>& cache);
+void bind_cache_retention(nb::module_& m, nb::class_<PyCache>& cache);
 void bind_requests(nb::module_& m, nb::class_<PyCache>& cache);
 
 }  // namespace pando::python

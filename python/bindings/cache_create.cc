@@ -28,8 +28,10 @@ struct Parts {
 
   template <typename... Slots>
   void create(PyCache* self, nb::handle policy, Slots&&... slots) {
-    auto cache = unwrap(PrefixCache::create(options, std::forward<Slots>(slots)...,
-                                            to_policy(policy, kept), states));
+    std::unique_ptr<EvictionPolicy> chosen = to_policy(policy, kept);
+    auto cache = unwrap(run(options.ranks != nullptr, [&] {  // ranks wait for each other
+      return PrefixCache::create(options, std::forward<Slots>(slots)..., std::move(chosen), states);
+    }));
     new (self) PyCache(std::move(cache));
     self->kept = std::move(kept);
     self->owned = std::move(owned);
@@ -40,6 +42,7 @@ struct Parts {
 /// Follows what Python's options refer to. All of it joins one guard: that of the slots.
 Parts resolve(const PyCacheOptions& options, nb::handle states, SharedGuard guard) {
   Parts parts{.options = options.plain, .kept = {}, .owned = {}, .guard = std::move(guard)};
+  parts.options.retention = options.retention.resolve(parts.kept);
   if (!options.host.is_none())
     parts.options.host = to_host_tier(options.host, parts.kept, parts.guard);
   if (!options.ranks.is_none()) {
@@ -107,7 +110,7 @@ void bind_options(nb::module_& m) {
   property(                                            \
       #name, [](const Py& self) { return self.name; }, \
       [](Py& self, nb::object value) { self.name = std::move(value); }, type, doc)
-  bind_struct<Py>(m, "CacheOptions", "Options of a PrefixCache.")
+  bind_struct<Py>(m, "CacheOptions", "Options of a PrefixCache.", nb::type_slots(object_slots<Py>))
       .PANDO_OPTION(page_size, "int", "Any power of two; that of the allocator.")
       .PANDO_OPTION(bigram, "bool", "EAGLE: n tokens are n - 1 overlapping pairs.")
       .PANDO_OPTION(disabled, "bool", "Nothing is kept.")
@@ -118,6 +121,8 @@ void bind_options(nb::module_& m) {
       .PANDO_OPTION(window, "int | None", "Tokens that a sliding-window layer looks back.")
       .PANDO_OPTION(state, "StateOptions | None", "For models with recurrent layers.")
       .PANDO_OPTION(remember_evicted, "int", "How many evicted pages explain() remembers.")
+      .field("retention", &Py::retention, "RetentionOptions",
+             "What is kept longer than the policy would keep it, and for whom.")
       .PANDO_OBJECT(host, "HostTierOptions | None", "What the device evicts goes on there.")
       .PANDO_OBJECT(ranks, "pando.protocols.Ranks | None", "Others that mirror this cache.")
       .PANDO_OBJECT(observer, "typing.Any", "Told of every call: an observer, or a list of them.")
@@ -135,8 +140,8 @@ void bind_cache_create(nb::module_& m, nb::class_<PyCache>& cache) {
             nb::arg("policy") = "lru", nb::arg("states") = nb::none(), nb::arg("fields"),
             nb::sig("def __init__(self, slots: PagedAllocator | WindowAllocator | EngineSlots, "
                     "options: CacheOptions | None = None, *, policy: str | "
-                    "pando.protocols.EvictionPolicy = 'lru', states: StateAllocator | None = None, "
-                    "**fields: typing.Any) -> None"));
+                    "HazardOptions | pando.protocols.EvictionPolicy = 'lru', states: "
+                    "StateAllocator | None = None, **fields: typing.Any) -> None"));
 }
 
 }  // namespace pando::python

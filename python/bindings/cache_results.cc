@@ -104,6 +104,8 @@ void bind_results(nb::module_& m) {
       .field("existing", &Inserted::existing, "int", "Of these, were there before.")
       .field("freed", &Inserted::freed, "int", "Slots given back.")
       .field("revived", &Inserted::revived, "int", "Tokens that have a window again.")
+      .field("widened_ranges", &Inserted::widened_ranges, "int",
+             "Of the retention, that were not whole pages.")
       .field("node", &Inserted::node, "NodeId")
       .done()
       .def(

@@ -27,9 +27,8 @@ void bind_cache_tiers(nb::class_<PyCache>& type) {
       .def(
           "poll",
           [](PyCache& self) {
-            const bool waits =
-                self.object->options().ranks != nullptr || self.object->has_storage();
-            return self.work("poll", waits, [](PrefixCache& c) { return c.poll(); });
+            return self.work("poll", self.object->has_storage(),
+                             [](PrefixCache& c) { return c.poll(); });
           },
           "Applies what copies have finished since the last call; once per step of the engine.")
       .def(
@@ -107,12 +106,13 @@ void bind_cache_tiers(nb::class_<PyCache>& type) {
            })
       .def(
           "report_prefill",
-          [](PyCache& self, std::size_t num_tokens, double seconds) {
+          [](PyCache& self, std::size_t num_tokens, double seconds, std::size_t cached_tokens) {
             unwrap(self.work("report_prefill", false, [&](PrefixCache& c) {
-              return c.report_prefill(num_tokens, seconds);
+              return c.report_prefill(num_tokens, seconds, cached_tokens);
             }));
           },
-          nb::arg("num_tokens"), nb::arg("seconds"),
-          "For the cost gate: so many tokens of prompts were computed in so many seconds.");
+          nb::arg("num_tokens"), nb::arg("seconds"), nb::kw_only(), nb::arg("cached_tokens") = 0,
+          "So many tokens of a prompt, behind `cached_tokens` of it, were computed in so many "
+          "seconds. For the cost gate, and for a policy that weighs hits by what they save.");
 }
 }  // namespace pando::python

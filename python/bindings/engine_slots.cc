@@ -108,7 +108,8 @@ void bind_engine_slots(nb::module_& m) {
                       ">>> cache = pando.PrefixCache(slots)\n"
                       ">>> _ = cache.insert([7, 8, 9], [1, 2, 3])\n"
                       ">>> cache.evict(2).tokens, [int(slot) for slot in freed]\n"
-                      "(2, [2, 3])\n")
+                      "(2, [2, 3])\n",
+                      nb::type_slots(object_slots<Engine>))
       .field("max_slots", &Engine::max_slots, "int", "Slots are numbered below this.")
       .field("free", &Engine::free, sink)
       .field("free_window", &Engine::free_window, sink, "Only the window side.")

@@ -30,7 +30,10 @@ void bind_explain(nb::module_& m) {
       .value("evict_call", Pressure::evict_call, "The engine asked for it.")
       .value("load_back", Pressure::load_back, "Tokens that came back from the host.")
       .value("host_room", Pressure::host_room, "Copies on their way to a full host.")
-      .value("failed_load", Pressure::failed_load, "Nobody: its bytes had not arrived.");
+      .value("failed_load", Pressure::failed_load, "Nobody: its bytes had not arrived.")
+      .value("tenant_cap", Pressure::tenant_cap, "Newer tokens of the same tenant, beyond its cap.")
+      .value("session_closed", Pressure::session_closed,
+             "Nobody: the only session that used it was closed.");
   bind_struct<Eviction>(m, "Eviction", "How a part of a key was lost.")
       .field("from_medium", &Eviction::from, "Medium", "The last tier that had it.")
       .field("pressure", &Eviction::pressure, "Pressure")

@@ -2,6 +2,7 @@
 #include "policy.h"
 
 #include <fmt/format.h>
+#include <nanobind/stl/optional.h>
 
 #include <cstdint>
 #include <string>
@@ -56,9 +57,12 @@ class PythonPolicy final : public EvictionPolicy {
 std::unique_ptr<EvictionPolicy> to_policy(nb::handle policy, Kept& kept) {
   std::string name;
   if (nb::try_cast(policy, name)) return unwrap(make_policy(name));
+  HazardOptions* hazard = nullptr;
+  if (!policy.is_none() && nb::try_cast(policy, hazard)) return unwrap(make_hazard_policy(*hazard));
   if (!nb::hasattr(policy, "key"))
-    raise_invalid(fmt::format("policy: expected a name or an object with key(stats), got {}",
-                              nb::cast<std::string>(nb::repr(policy))));
+    raise_invalid(
+        fmt::format("policy: expected a name, HazardOptions or an object with key(stats), got {}",
+                    nb::cast<std::string>(nb::repr(policy))));
   kept.push_back(nb::borrow(policy));
   return std::make_unique<PythonPolicy>(policy);
 }
@@ -73,6 +77,24 @@ void bind_policy(nb::module_& m) {
       .field("num_tokens", &NodeStats::num_tokens, "int")
       .constructible()
       .done();
+  bind_struct<HazardOptions>(
+      m, "HazardOptions",
+      "The policy `hazard`, which learns from the requests when prefixes come back, with options: "
+      "PrefixCache takes them as `policy`.\n\n"
+      ">>> policy = pando.HazardOptions(cost_aware=True, attention_tokens=20000)\n"
+      ">>> cache = pando.PrefixCache(pando.PagedAllocator(64), policy=policy)\n"
+      ">>> cache = pando.PrefixCache(pando.PagedAllocator(64), policy='hazard')   # without\n")
+      .field("cost_aware", &HazardOptions::cost_aware, "bool",
+             "Weighs hits by what they save: the tail of a long prompt costs more to compute than "
+             "its beginning.")
+      .field("attention_tokens", &HazardOptions::attention_tokens, "float | None",
+             "So many tokens into a prompt, attention costs as much as all the rest. None: "
+             "measured, see PrefixCache.report_prefill().")
+      .constructible()
+      .done()
+      .def(
+          "validate", [](const HazardOptions& self) { unwrap(self.validate()); },
+          "Raises InvalidArgument where it makes no sense.");
 }
 
 }  // namespace pando::python

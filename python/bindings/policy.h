@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eviction policies: a name, or an object of Python's with `key(stats)`.
+// Eviction policies: a name, HazardOptions, or an object of Python's with `key(stats)`.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,7 +11,7 @@
 
 namespace pando::python {
 
-/// Of a name, or around an object, which `kept` keeps.
+/// Of a name or HazardOptions, or around an object, which `kept` keeps.
 std::unique_ptr<EvictionPolicy> to_policy(nb::handle policy, Kept& kept);
 
 void bind_policy(nb::module_& m);

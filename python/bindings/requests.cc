@@ -13,11 +13,14 @@
 
 namespace pando::python {
 
-PyRequest::PyRequest(TokensArg given, nb::handle slots, NamespaceArg name, std::int32_t priority) {
+PyRequest::PyRequest(TokensArg given, nb::handle slots, NamespaceArg name, std::int32_t priority,
+                     std::vector<RetentionRange> retention, SessionArg session) {
   const Items<Token> items(given.object, "tokens");
   tokens.assign(items.view().begin(), items.view().end());
   ns = name.view();
   request.priority = priority;
+  request.retention = std::move(retention);
+  request.session = session.id();
   if (slots.is_none()) {
     owns_array_ = true;
     make_room(tokens.size());
@@ -213,7 +216,7 @@ void bind_calls(nb::class_<PyCache>& cache) {
       .def(
           "allocate_extend",
           [](PyCache& self, TokensArg prefix_lens, TokensArg seq_lens, SlotsArg last_slots,
-             nb::object out) {
+             nb::object out, NamespaceArg ns) {
             const Items<std::size_t> from(prefix_lens.object, "prefix_lens");
             const Items<std::size_t> to(seq_lens.object, "seq_lens");
             const Items<SlotId> last(last_slots.object, "last_slots");
@@ -221,32 +224,36 @@ void bind_calls(nb::class_<PyCache>& cache) {
             for (std::size_t i = 0; i < std::min(from.view().size(), to.view().size()); ++i)
               size += to.view()[i] - std::min(from.view()[i], to.view()[i]);
             return allocate_batch(self, out, size, "allocate_extend",
-                                  [&](PrefixCache& c, std::span<SlotId> slots) {
-                                    return c.allocate_extend(from, to, last, slots);
+                                  [&, name = ns.view()](PrefixCache& c, std::span<SlotId> slots) {
+                                    return c.allocate_extend(from, to, last, slots, name);
                                   });
           },
           nb::arg("prefix_lens"), nb::arg("seq_lens"), nb::arg("last_slots"), nb::kw_only(),
-          nb::arg("out") = nb::none(),
+          nb::arg("out") = nb::none(), nb::arg("ns") = "",
           nb::sig("def allocate_extend(self, prefix_lens: numpy.typing.ArrayLike, seq_lens: "
                   "numpy.typing.ArrayLike, last_slots: numpy.typing.ArrayLike, *, out: "
-                  "numpy.typing.NDArray[numpy.int64] | None = None) -> "
+                  "numpy.typing.NDArray[numpy.int64] | None = None, ns: str | bytes = '') -> "
                   "numpy.typing.NDArray[numpy.int64]"),
-          "As the allocators' alloc_extend(), after evicting exactly what is missing.")
+          "As the allocators' alloc_extend(), after evicting exactly what is missing, for the "
+          "tenant of a namespace.")
       .def(
           "allocate_decode",
-          [](PyCache& self, TokensArg seq_lens, SlotsArg last_slots, nb::object out) {
+          [](PyCache& self, TokensArg seq_lens, SlotsArg last_slots, nb::object out,
+             NamespaceArg ns) {
             const Items<std::size_t> to(seq_lens.object, "seq_lens");
             const Items<SlotId> last(last_slots.object, "last_slots");
             return allocate_batch(self, out, to.view().size(), "allocate_decode",
-                                  [&](PrefixCache& c, std::span<SlotId> slots) {
-                                    return c.allocate_decode(to, last, slots);
+                                  [&, name = ns.view()](PrefixCache& c, std::span<SlotId> slots) {
+                                    return c.allocate_decode(to, last, slots, name);
                                   });
           },
           nb::arg("seq_lens"), nb::arg("last_slots"), nb::kw_only(), nb::arg("out") = nb::none(),
+          nb::arg("ns") = "",
           nb::sig("def allocate_decode(self, seq_lens: numpy.typing.ArrayLike, last_slots: "
                   "numpy.typing.ArrayLike, *, out: numpy.typing.NDArray[numpy.int64] | None = "
-                  "None) -> numpy.typing.NDArray[numpy.int64]"),
-          "As the allocators' alloc_decode(), after evicting exactly what is missing.");
+                  "None, ns: str | bytes = '') -> numpy.typing.NDArray[numpy.int64]"),
+          "As the allocators' alloc_decode(), after evicting exactly what is missing, for the "
+          "tenant of a namespace.");
 }
 
 }  // namespace
@@ -266,12 +273,15 @@ void bind_requests(nb::module_& m, nb::class_<PyCache>& cache) {
                         ">>> request.append(6)            # a token was sampled\n"
                         ">>> cache.allocate(request)\n"
                         ">>> cache.finish(request)\n")
-      .def(nb::init<TokensArg, nb::handle, NamespaceArg, std::int32_t>(), nb::arg("tokens"),
-           nb::kw_only(), nb::arg("slots") = nb::none(), nb::arg("ns") = "",
-           nb::arg("priority") = 0,
+      .def(nb::init<TokensArg, nb::handle, NamespaceArg, std::int32_t, std::vector<RetentionRange>,
+                    SessionArg>(),
+           nb::arg("tokens"), nb::kw_only(), nb::arg("slots") = nb::none(), nb::arg("ns") = "",
+           nb::arg("priority") = 0, nb::arg("retention") = nb::tuple(),
+           nb::arg("session") = nb::none(),
            nb::sig("def __init__(self, tokens: numpy.typing.ArrayLike, *, slots: "
                    "numpy.typing.NDArray[numpy.int64] | None = None, ns: str | bytes = '', "
-                   "priority: int = 0) -> None"))
+                   "priority: int = 0, retention: collections.abc.Sequence[RetentionRange] = (), "
+                   "session: OpenSession | int | None = None) -> None"))
       .def(
           "append",
           [](PyRequest& self, nb::object tokens) {
@@ -306,6 +316,28 @@ void bind_requests(nb::module_& m, nb::class_<PyCache>& cache) {
       .def_prop_rw(
           "priority", [](PyRequest& self) { return self.request.priority; },
           [](PyRequest& self, std::int32_t value) { self.request.priority = value; })
+      .def_prop_rw(
+          "retention", [](PyRequest& self) { return self.request.retention; },
+          [](PyRequest& self, std::vector<RetentionRange> ranges) {
+            self.request.retention = std::move(ranges);
+          },
+          nb::for_getter(nb::sig("def retention(self) -> list[RetentionRange]")),
+          nb::for_setter(nb::sig("def retention(self, value: "
+                                 "collections.abc.Sequence[RetentionRange]) -> None")),
+          "Of parts of the prompt, or of all that the request will have (end=None). A copy.")
+      .def_prop_rw(
+          "session",
+          [](PyRequest& self) {
+            const SessionId id = self.request.session;
+            return id ? std::optional(id.value) : std::nullopt;
+          },
+          [](PyRequest& self, SessionArg session) { self.request.session = session.id(); },
+          nb::for_getter(nb::sig("def session(self) -> int | None")),
+          nb::for_setter(nb::sig("def session(self, value: OpenSession | int | None) -> None")),
+          nb::arg("value").none(), "The id of an open one.")
+      .def_prop_ro(
+          "widened_ranges", [](PyRequest& self) { return self.request.widened_ranges; },
+          "Of the retention, that were not whole pages: by checkpoint() and finish().")
       .def_prop_ro(
           "cached_length", [](PyRequest& self) { return self.request.cached_length; },
           "So many slots are the tree's, held for this request.")

@@ -34,11 +34,33 @@ inline void set_fields(nb::handle self, const nb::kwargs& fields) {
   }
 }
 
+/// For nb::type_slots: lets the garbage collector see what objects() of a T points to. For options
+/// that have what Python wrote, which may lead back to them.
+template <typename T>
+int traverse_objects(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  for (const nb::object* object : nb::inst_ptr<T>(self)->objects()) Py_VISIT(object->ptr());
+  return 0;
+}
+template <typename T>
+int clear_objects(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  for (nb::object* object : nb::inst_ptr<T>(self)->objects()) *object = nb::none();
+  return 0;
+}
+template <typename T>
+inline PyType_Slot object_slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(&traverse_objects<T>)},
+    {Py_tp_clear, reinterpret_cast<void*>(&clear_objects<T>)},
+    {0, nullptr}};
+
 template <typename T>
 class StructBinder {
  public:
-  StructBinder(nb::module_& m, const char* name, const char* doc)
-      : type_(m, name, doc), name_(name) {}
+  template <typename... Extra>
+  StructBinder(nb::module_& m, const char* name, const char* doc, const Extra&... extra)
+      : type_(m, name, doc, extra...), name_(name) {}
 
   /// `python_type` is what the stub says.
   template <typename Member>
@@ -105,9 +127,10 @@ class StructBinder {
   std::vector<std::string> names_, types_;
 };
 
-template <typename T>
-StructBinder<T> bind_struct(nb::module_& m, const char* name, const char* doc) {
-  return StructBinder<T>(m, name, doc);
+template <typename T, typename... Extra>
+StructBinder<T> bind_struct(nb::module_& m, const char* name, const char* doc,
+                            const Extra&... extra) {
+  return StructBinder<T>(m, name, doc, extra...);
 }
 
 }  // namespace pando::python

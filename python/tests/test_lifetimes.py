@@ -138,7 +138,16 @@ def test_nothing_leaks_at_exit() -> None:
         cache.allocate(request)
         cache.finish(request)
         lease = cache.lock(cache.match(np.arange(100)))
-        engine = pando.PrefixCache(pando.EngineSlots(max_slots=10, free=print))
+        slots = pando.EngineSlots(max_slots=10, free=lambda slots: cache)
+        engine = pando.PrefixCache(slots)
+        retention = pando.RetentionOptions(now=lambda: float(len(kept_longer)))
+        kept_longer = [pando.PrefixCache(pando.PagedAllocator(64), retention=retention)]
+        kept_longer.append(kept_longer[0].open_session())
+        request = pando.Request([1, 2], session=kept_longer[1])
+        kept_longer[0].start(request)
+        kept_longer[0].allocate(request)
+        kept_longer[0].finish(request)
+        kept_longer[0].pin([1, 2], ttl=9)
         try:
             cache.match("text")
         except pando.Error as error:

@@ -353,6 +353,40 @@ def test_priorities_decide_what_stays() -> None:
     assert len(left.device_indices) == 3 and engine.cache.total_size() == 3
 
 
+class Inserts:
+    """Stands before a cache and writes down whether its inserts are a request's last."""
+
+    def __init__(self, cache: pando.PrefixCache) -> None:
+        self.cache = cache
+        self.unfinished: list[bool] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cache, name)
+
+    def insert(self, *args: Any, unfinished: bool, **options: Any) -> pando.Inserted:
+        self.unfinished.append(unfinished)
+        return self.cache.insert(*args, unfinished=unfinished, **options)
+
+    def insert_behind(self, *args: Any, unfinished: bool, **options: Any) -> pando.Inserted:
+        self.unfinished.append(unfinished)
+        return self.cache.insert_behind(*args, unfinished=unfinished, **options)
+
+
+@pytest.mark.parametrize("flavor", standins.FLAVORS)
+def test_a_policy_that_learns_counts_a_request_once(flavor: str) -> None:
+    engine = Setup(flavor=flavor, policy="hazard", page_size=4).engine()
+    engine.cache._cache = inserts = Inserts(engine.cache.core)
+    run_ = engine.start(list(range(16)), None)
+    assert run_ is not None
+    run_.req.finished = lambda: False
+    for _ in range(2):
+        engine.step(run_, 8, 0)
+    run_.req.finished = lambda: True
+    engine.finish(run_, insert=True)
+    assert inserts.unfinished == [True, True, False]
+    engine.check()
+
+
 def test_waiting_requests_in_depth_first_order() -> None:
     engine = Setup().engine()
     for prompt in ([1, 2, 3, 4], [1, 2, 5, 6], [1, 2, 5, 7], [9, 9]):

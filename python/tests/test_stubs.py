@@ -63,6 +63,16 @@ USE = """
         reveal_type(lease)
     reveal_type(cache.match([1, 2]).slots)
     reveal_type(cache.sizes().evictable)
+    kept = pando.RetentionRange(end=16, priority=5, duration=60)
+    with cache.open_session(idle_after=30) as session:
+        reveal_type(session)
+        request = pando.Request([1, 2], retention=[kept], session=session)
+        request.session = session
+    reveal_type(cache.pin([1], kind=pando.PinKind.soft, ttl=2.5).id)
+    retention = pando.RetentionOptions(
+        tenants=[pando.TenantOptions(name="acme", device_cap=None)], now=lambda: 0.0
+    )
+    pando.PrefixCache(allocator, policy=pando.HazardOptions(cost_aware=True), retention=retention)
 """
 
 
@@ -70,7 +80,12 @@ def test_a_checker_knows_what_calls_give(tmp_path: pathlib.Path) -> None:
     (tmp_path / "use.py").write_text(textwrap.dedent(USE))
     done = check_types("use.py", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
-    for known in ('"pando._core.Lease"', "dtype[numpy.signedinteger", '"int"'):
+    for known in (
+        '"pando._core.Lease"',
+        '"pando._core.OpenSession"',
+        "dtype[numpy.signedinteger",
+        '"int"',
+    ):
         assert known in done.stdout.replace("builtins.int", "int"), done.stdout
 
 
@@ -79,6 +94,8 @@ MISTAKES = {
     "pando.PagedAllocator(64, pagesize=16)": "pagesize",
     "pando.PagedAllocator(64).alloc('many')": "Argument 1",
     "pando.Sizes().evictible": "evictible",
+    "pando.RetentionRange(begin='start')": "begin",
+    "pando.Request([1], session='mine')": "session",
 }
 
 

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cache belongs to one thread at a time: long calls let others run, and a second caller is told."""
 
+import subprocess
+import sys
+import textwrap
 import threading
 
 import numpy as np
@@ -101,6 +104,46 @@ def test_a_lease_dropped_by_another_thread_is_released_in_time() -> None:
     cache.match(key[:10], slots=False)
     assert cache.sizes().protected_tokens == 0
     cache.check()
+
+
+def test_the_first_arrays_may_be_made_by_several_threads() -> None:
+    """NumPy is imported then, which lets other threads run."""
+    script = """
+        import sys, threading
+        sys.setswitchinterval(1e-6)
+        import pando
+        threads = [threading.Thread(target=pando.Request, args=([1, 2],)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=60)
+
+
+def test_caches_that_mirror_each_other_are_made_by_several_threads() -> None:
+    """Each waits for the others, without the GIL; time is that of the clock furthest behind."""
+    pins: list[list[int]] = [[], []]
+
+    def run(ranks: pando.Ranks) -> None:
+        clock = iter(float(second) for second in range(1, 1000, 1 + ranks.rank))
+        allocator = pando.PagedAllocator(16)
+        cache = pando.PrefixCache(
+            allocator, ranks=ranks, retention=pando.RetentionOptions(now=lambda: next(clock))
+        )
+        cache.insert([1, 2], allocator.alloc(2))
+        cache.pin([1, 2], ttl=3)
+        for _ in range(6):
+            cache.poll()
+            pins[ranks.rank].append(len(cache.pins()))
+
+    threads = [threading.Thread(target=run, args=(ranks,)) for ranks in pando.make_thread_ranks(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert pins[0] == pins[1]
+    assert (pins[0][0], pins[0][-1]) == (1, 0)
 
 
 def test_ranks_agree_across_threads() -> None:

@@ -27,7 +27,7 @@ from pando.sglang.reports import Reports
 from pando.sglang.scheduling import dfs_weight_order
 from pando.sglang.tensors import slots_of
 
-POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru")
+POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru", "hazard")
 
 
 def _head(tokens: Any, length: int) -> Any:
@@ -56,6 +56,12 @@ def _all_from(req: Any, start: int) -> Any:
     if start >= given:
         return req.output_ids[start - given :]
     return req.origin_input_ids[start:] + req.output_ids
+
+
+def _will_insert_more(req: Any, chunked: bool) -> bool:
+    """Of a request that makes a checkpoint, which one that ends does too."""
+    finished = getattr(req, "finished", None)
+    return not finished() if callable(finished) else chunked
 
 
 def _bookkeeping(req: Any) -> Any:
@@ -271,7 +277,7 @@ class PandoPrefixCache(Reports):
         tokens = req.get_fill_ids() if hasattr(req, "get_fill_ids") else req.fill_ids
         table, row = self.req_to_token_pool.req_to_token, own.req_pool_idx
         slots = self._slots.host_row(table, row, len(tokens))
-        node, fresh = self._checkpoint(req, own, tokens, slots, chunked)
+        node, fresh = self._checkpoint(req, own, tokens, slots, chunked, unfinished=True)
         if fresh is None:  # the request goes on with the slots it has
             req.prefix_indices = self._slots.row(table, row, slots)
         else:
@@ -293,7 +299,8 @@ class PandoPrefixCache(Reports):
         tokens = _head(req.full_untruncated_fill_ids, up_to)
         slots = self._slots.host_row(self.req_to_token_pool.req_to_token, own.req_pool_idx, up_to)
         chunked = up_to < len(req.origin_input_ids)
-        node, _fresh = self._checkpoint(req, own, tokens, slots, chunked)
+        unfinished = _will_insert_more(req, chunked)
+        node, _fresh = self._checkpoint(req, own, tokens, slots, chunked, unfinished)
         if node is not None:
             if self._keep_tokens:
                 node.tokens = req.full_untruncated_fill_ids
@@ -303,7 +310,13 @@ class PandoPrefixCache(Reports):
         self._bridge.flush()
 
     def _checkpoint(
-        self, req: Any, own: Any, tokens: Any, slots: np.ndarray, chunked: bool
+        self,
+        req: Any,
+        own: Any,
+        tokens: Any,
+        slots: np.ndarray,
+        chunked: bool,
+        unfinished: bool,
     ) -> tuple[Node | None, np.ndarray | None]:
         """Gives the tree what is computed. Its end, if it took anything, and all slots of the
         request anew, if the tree had some of them already."""
@@ -313,7 +326,7 @@ class PandoPrefixCache(Reports):
         inserted = None
         if not self.disable:
             inserted = self._insert_for(
-                req, lambda start: tokens[start:], slots, protected, chunked, grows
+                req, lambda start: tokens[start:], slots, protected, chunked, unfinished, grows
             )
         if inserted is None:
             return None, None
@@ -348,11 +361,12 @@ class PandoPrefixCache(Reports):
         slots: np.ndarray,
         protected: int,
         chunked: bool = False,
+        unfinished: bool = False,
         grows: bool = False,
     ) -> pando.Inserted | None:
         """Gives the tree a request's tokens, one for each slot; `tokens_from` a position on, at
-        least these. `grows`: the request's lease is to hold all of it. Nothing where there is
-        nothing to give: no whole page, or no window at its end."""
+        least these. `unfinished`: the request will insert more. `grows`: its lease is to hold all
+        of it. Nothing where there is nothing to give: no whole page, or no window at its end."""
         page_size = self.page_size
         length = (len(slots) - self._spare_tokens) // page_size * page_size
         if length <= 0 or length < protected:
@@ -373,6 +387,7 @@ class PandoPrefixCache(Reports):
                 owned_by_tree=protected,
                 priority=priority,
                 chunked=chunked,
+                unfinished=unfinished,
                 window_released=released,
             )
         return self._cache.insert_behind(
@@ -383,6 +398,7 @@ class PandoPrefixCache(Reports):
             extend_lease=grows,
             priority=priority,
             chunked=chunked,
+            unfinished=unfinished,
             window_released=released,
         )
 
