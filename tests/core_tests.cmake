@@ -16,6 +16,7 @@ pando_test(cache_test LABEL unit SOURCES
   cache/events_test.cc
   cache/evict_test.cc
   cache/explain_test.cc
+  cache/hazard_test.cc
   cache/host_tier_test.cc
   cache/insert_test.cc
   cache/inspect_test.cc
@@ -66,4 +67,5 @@ pando_test(index_model_test LABEL model LIBRARIES rapidcheck SOURCES
   index/branch_index_test.cc
   index/child_table_test.cc
   index/eviction_order_model_test.cc
-  index/reuse_hazard_model_test.cc)
+  index/reuse_hazard_model_test.cc
+  index/shelf_model_test.cc)

@@ -64,15 +64,15 @@ struct BlockHostOptions {
 
 struct BlockCacheOptions {
   std::size_t num_blocks = 0;  ///< of all groups, the null block among them
+  /// Which blocks go first: "lru", in vLLM's order, or "hazard", which learns from the requests
+  /// that were freed when prefixes come back (docs/tuning.md). Of full attention it evicts from the
+  /// ends of prefixes only.
+  std::string policy = "lru";
   std::vector<BlockGroup> groups = {BlockGroup{}};
   BlockHashOptions hash = {};
   bool caching = true;      ///< else every request is computed from its start
   bool keep_tokens = true;  ///< see BlockPoolOptions, as the next
   bool deduplicate = false;
-  /// Which blocks go first: "lru", in vLLM's order, or "hazard", which learns from the requests
-  /// that were freed when prefixes come back (docs/tuning.md). Of full attention it evicts from the
-  /// ends of prefixes only.
-  std::string policy = "lru";
   bool events = false;  ///< record KV events
   /// A hit leaves out the last block (of every group) that it could have, for drafters that need
   /// its hidden states (EAGLE).

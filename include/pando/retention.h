@@ -78,7 +78,8 @@ struct SessionOptions {
   std::chrono::milliseconds idle_after = std::chrono::minutes(5);
 };
 
-/// Names an open session. A default-constructed one names none.
+/// Names an open session. A default-constructed one names none. A request whose session is closed
+/// while it runs ends as one without.
 struct SessionId {
   std::uint64_t value = 0;
   explicit operator bool() const { return value != 0; }
@@ -94,14 +95,16 @@ struct Session {
 
 /// A tenant's share of device and host, in tokens. A namespace belongs to the tenant that
 /// make_namespace() put into it, or that assign_namespace() said; all other namespaces, the empty
-/// one among them, belong together to an owner of their own, whose name is empty.
+/// one among them, belong together to an owner of their own, whose name is empty and who may have
+/// limits too. What requests hold and have not inserted is not counted.
 struct TenantOptions {
   static constexpr std::size_t kNoCap = SIZE_MAX;
   std::string name;
   /// Nobody else takes from a tenant that has no more than this. What it does not use, others may.
   std::size_t device_floor = 0;
   std::size_t host_floor = 0;
-  /// A tenant that has more gives first, to others and to itself.
+  /// A tenant that has more gives first, to others and to itself. What it has inserted last stays
+  /// until then, even if that alone is more.
   std::size_t device_cap = kNoCap;
   std::size_t host_cap = kNoCap;
 };

@@ -26,12 +26,14 @@ class IdMap {
     return place.number;
   }
 
-  /// In place of the number that it had, if any.
-  void set(std::uint64_t id, std::uint32_t number) {
+  /// In place of the number that it had, which is returned, if any.
+  std::optional<std::uint32_t> set(std::uint64_t id, std::uint32_t number) {
     if (size_ + 1 > places_.size() / 4 * 3) grow();
     Place& place = places_[place_of(id)];
-    if (!place.used) ++size_;
+    const auto had = place.used ? std::optional(place.number) : std::nullopt;
+    if (!had) ++size_;
     place = {id, number, true};
+    return had;
   }
 
   /// Whether it was there.

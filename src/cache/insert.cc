@@ -321,7 +321,8 @@ Result<Inserted> PrefixCache::quiet_insert(const Key& key, std::span<const SlotI
     if (Status s = impl_->refuse_session(options.session, "insert"); !s) return s.error();
   }
   for (const RetentionRange& range : options.retention) {
-    if (Status s = refuse_range(range, key.tokens.size(), /*grows=*/false, "insert"); !s)
+    if (Status s = refuse_range(range, "insert"); !s) return s.error();
+    if (Status s = refuse_outside(range, key.tokens.size(), /*grows=*/false, "insert"); !s)
       return s.error();
   }
   const std::size_t num_pages = impl_->index.num_pages(key);
@@ -345,7 +346,7 @@ Result<Inserted> PrefixCache::quiet_insert(const Key& key, std::span<const SlotI
   Inserted inserted = impl_->apply_insert(*plan, key, options);
   const NodeIndex end = impl_->index.resolve(inserted.node);
   inserted.widened_ranges = impl_->retain(end, options.retention);
-  impl_->enforce_cap(end);
+  impl_->enforce_cap(impl_->index.node(end).owner, end);
   impl_->ledger.flush();
   return inserted;
 }

@@ -54,7 +54,7 @@ Result<Pinned> PrefixCache::pin(const Key& key, const PinOptions& pin) {
                       "pin: nothing of this key of {} tokens is on the device", key.tokens.size());
   const NodeIndex end = index.settle(cursor);
   if (Status s = impl_->refuse_pin(end); !s) return s.error();
-  const PinId id{++impl_->last_pin};
+  const PinId id{impl_->next_id()};
   Impl::HeldPin& held = impl_->pins[id.value];
   held.kind = pin.kind;
   held.device = impl_->hold_path(end);

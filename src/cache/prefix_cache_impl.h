@@ -120,6 +120,8 @@ struct PrefixCache::Impl : CacheCore {
     SessionId session = {};
     friend bool operator<(const Timer& a, const Timer& b) { return a.at > b.at; }
   };
+  /// For a pin or a session: no other cache gives it.
+  std::uint64_t next_id() { return std::uint64_t{cache_id} << 32 | ++last_id; }
   Ticks clock() const;
   Ticks now();
   Ticks after(std::chrono::milliseconds duration);
@@ -143,7 +145,9 @@ struct PrefixCache::Impl : CacheCore {
   Tenants::Capacity shared_capacity() const;
   std::size_t component_capacity(Medium medium, ComponentKind kind) const;
   void apply_limits(OwnerId owner);
-  void enforce_cap(NodeIndex end);
+  /// An owner with more than its cap gives up its own; what ends at `end`, if that is a node,
+  /// stays.
+  void enforce_cap(OwnerId owner, NodeIndex end = kNoNode);
 
   MatchEnd match_end(const Key& key, const RadixIndex::Cursor& walked,
                      const RadixIndex::Cursor& valid) const;
@@ -163,10 +167,9 @@ struct PrefixCache::Impl : CacheCore {
   std::chrono::steady_clock::time_point made_at;
   Ticks agreed_time = 0;
   std::map<std::uint64_t, HeldPin> pins;
-  std::uint64_t last_pin = 0;
+  std::uint32_t last_id = 0;     // of pins and sessions
   std::vector<PinId> soft_pins;  // that hold the device still
   std::map<std::uint64_t, OpenSession> sessions;
-  std::uint64_t last_session = 0;
   std::vector<NodeId> closing;  // ends of closed sessions that somebody held
   std::priority_queue<Timer> timers;
   Tenants tenants;
@@ -197,9 +200,11 @@ struct PrefixCache::Impl : CacheCore {
   void apply_snapshot(NodeIndex end, StateSlot snapshot);
 };
 
-/// An error unless a range of a request of `length` tokens makes sense; of one that `grows`, the
-/// range may begin with what is to come.
-Status refuse_range(const RetentionRange& range, std::size_t length, bool grows,
-                    const char* caller);
+/// An error unless a range makes sense.
+Status refuse_range(const RetentionRange& range, const char* caller);
+/// An error unless it is in a request of `length` tokens; of one that `grows`, it may begin with
+/// what is to come.
+Status refuse_outside(const RetentionRange& range, std::size_t length, bool grows,
+                      const char* caller);
 
 }  // namespace pando

@@ -21,6 +21,9 @@ Status validate(const Request& request, const char* caller) {
   if (request.cached_length > request.key.tokens.size())
     return make_error(ErrorCode::invalid_argument, "{}: {} tokens cached of {}", caller,
                       request.cached_length, request.key.tokens.size());
+  for (const RetentionRange& range : request.retention) {
+    if (Status s = refuse_range(range, caller); !s) return s;
+  }
   return {};
 }
 
@@ -31,8 +34,9 @@ Result<Match> PrefixCache::quiet_start(Request& request) {
     if (Status s = impl_->refuse_session(request.session, "start"); !s) return s.error();
   }
   for (const RetentionRange& range : request.retention) {
-    if (Status s = refuse_range(range, request.key.tokens.size(), /*grows=*/true, "start"); !s)
-      return s.error();
+    const std::size_t length = request.key.tokens.size();
+    if (Status s = refuse_range(range, "start"); !s) return s.error();
+    if (Status s = refuse_outside(range, length, /*grows=*/true, "start"); !s) return s.error();
   }
   if (request.lease || request.cached_length != 0)
     return make_error(ErrorCode::in_use, "start: the request has started already");
@@ -203,7 +207,7 @@ Status PrefixCache::quiet_checkpoint(Request& request, bool chunked) {
   lease.path_ = impl_->hold_path(end);
   request.lease = std::move(lease);  // lets go of the old path
   request.widened_ranges = impl_->retain(end, request.retention);
-  impl_->enforce_cap(end);
+  impl_->enforce_cap(impl_->index.node(end).owner, end);
   request.cached_length = inserted.length;
   request.snapshot = {};
   impl_->ledger.flush();
@@ -228,7 +232,7 @@ Status PrefixCache::quiet_finish(Request& request, bool insert) {
     kept = inserted.length;
     const NodeIndex end = impl_->index.resolve(inserted.node);
     request.widened_ranges = impl_->retain(end, request.retention);
-    impl_->enforce_cap(end);
+    impl_->enforce_cap(impl_->index.node(end).owner, end);
   } else {
     if (const NodeIndex end = impl_->index.resolve(request.lease.node()); end != kNoNode)
       impl_->index.finish_use(end);

@@ -80,14 +80,11 @@ void PrefixCache::Impl::pass_time(Ticks time) {
 
 // ---- Ranges ------------------------------------------------------------------------------------
 
-Status refuse_range(const RetentionRange& range, std::size_t length, bool grows,
-                    const char* caller) {
-  const bool to_end = range.to == RetentionRange::kToEnd;
-  const bool begins_in_it = range.from < length || (grows && to_end && range.from == length);
-  if (range.from >= range.to || !begins_in_it || (range.to > length && !to_end))
+Status refuse_range(const RetentionRange& range, const char* caller) {
+  if (range.from >= range.to)
     return make_error(ErrorCode::invalid_argument,
-                      "{}: tokens [{}, {}) are to be retained of a request of {}", caller,
-                      range.from, range.to, length);
+                      "{}: tokens [{}, {}) are to be retained; expected some", caller, range.from,
+                      range.to);
   if (!is_level(range.priority))
     return make_error(ErrorCode::invalid_argument,
                       "{}: tokens from {} on are to have priority {}; expected {} to {}", caller,
@@ -98,6 +95,16 @@ Status refuse_range(const RetentionRange& range, std::size_t length, bool grows,
                       "{}: tokens from {} on are to be retained for {} ms; expected more than 0",
                       caller, range.from, range.duration->count());
   return {};
+}
+
+Status refuse_outside(const RetentionRange& range, std::size_t length, bool grows,
+                      const char* caller) {
+  const bool to_end = range.to == RetentionRange::kToEnd;
+  const bool begins_in_it = range.from < length || (grows && to_end && range.from == length);
+  if (begins_in_it && (range.to <= length || to_end)) return {};
+  return make_error(ErrorCode::invalid_argument,
+                    "{}: tokens [{}, {}) are to be retained of a request of {}", caller, range.from,
+                    to_end ? length : range.to, length);
 }
 
 // What is behind the last whole page is not cached, and neither is its priority.

@@ -16,7 +16,7 @@ Result<SessionId> PrefixCache::open_session(const SessionOptions& session) {
     return make_error(ErrorCode::invalid_argument,
                       "open_session: idle_after is {} ms; expected more than 0",
                       session.idle_after.count());
-  const SessionId id{++impl_->last_session};
+  const SessionId id{impl_->next_id()};
   impl_->index.keep_sessions();
   impl_->sessions[id.value].idle_after = session.idle_after;
   impl_->use_session(id, {});

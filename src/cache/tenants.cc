@@ -129,18 +129,15 @@ std::size_t PrefixCache::Impl::component_capacity(Medium medium, ComponentKind k
   return ledger.num_pages() - 1;
 }
 
-// What was inserted just now stays; older things of the same owner go.
-void PrefixCache::Impl::enforce_cap(NodeIndex end) {
-  const OwnerId owner = index.node(end).owner;
+void PrefixCache::Impl::enforce_cap(OwnerId owner, NodeIndex end) {
   const std::size_t excess = index.shelf(Medium::device, ComponentKind::full)->over_cap(owner);
   if (excess == 0) return;
-  index.lock(end);
-  ++num_locks;
+  if (end != kNoNode) index.lock(end);
   const CauseScope cause(*this, Pressure::tenant_cap, excess * index.page_size());
   evict({.pages = excess, .by = owner, .only_own = true});
-  index.unlock(end, released);
-  --num_locks;
+  if (end != kNoNode) index.unlock(end, released);
   give_back();
+  ledger.flush();
 }
 
 Status PrefixCache::set_tenant(const TenantOptions& tenant) {
@@ -149,6 +146,7 @@ Status PrefixCache::set_tenant(const TenantOptions& tenant) {
   impl_->apply_limits(*owner);
   for (const std::string& ns : impl_->index.all_namespaces())
     impl_->index.set_owner(ns, impl_->tenants.owner_of(ns));
+  impl_->enforce_cap(*owner);
   return {};
 }
 
@@ -157,6 +155,7 @@ Status PrefixCache::assign_namespace(std::string_view ns, std::string_view tenan
   if (!owner) return Error{owner.error().code, "assign_namespace: " + owner.error().message};
   impl_->tenants.assign(ns, *owner);
   impl_->index.set_owner(ns, *owner);
+  impl_->enforce_cap(*owner);
   return {};
 }
 

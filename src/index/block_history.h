@@ -37,8 +37,6 @@ class BlockHistory {
 
   /// `id`, of well-mixed bits, is evicted after so many hits.
   void add(std::uint64_t id, std::uint32_t hits) {
-    forget(id);
-    if (size_ == limit_) forget(list_[list_[0].next].id);
     std::uint32_t at = free_;
     if (at == 0) {
       at = static_cast<std::uint32_t>(list_.size());
@@ -50,8 +48,12 @@ class BlockHistory {
     list_[at] = {id, hits, last, 0};
     list_[last].next = at;
     list_[0].previous = at;
-    places(id).set(id, at);
     ++size_;
+    if (const auto before = places(id).set(id, at)) unlink(*before);
+    if (size_ <= limit_) return;
+    const std::uint32_t oldest = list_[0].next;
+    places(list_[oldest].id).erase(list_[oldest].id);
+    unlink(oldest);
   }
 
   /// The hits that it had, if it is remembered.
@@ -63,8 +65,11 @@ class BlockHistory {
 
   /// find() for a block that is cached again: it is forgotten here.
   std::optional<std::uint32_t> take(std::uint64_t id) {
-    const auto hits = find(id);
-    if (hits) forget(id);
+    const auto at = places(id).find(id);
+    if (!at) return std::nullopt;
+    const std::uint32_t hits = list_[*at].hits;
+    places(id).erase(id);
+    unlink(*at);
     return hits;
   }
 
@@ -87,15 +92,12 @@ class BlockHistory {
 
   static std::size_t part_of(std::uint64_t id) { return (id >> 32) % kParts; }
   IdMap& places(std::uint64_t id) { return places_[part_of(id)]; }
-  void forget(std::uint64_t id) {
-    const auto at = places(id).find(id);
-    if (!at) return;
-    places(id).erase(id);
-    Eviction& gone = list_[*at];
+  void unlink(std::uint32_t at) {
+    Eviction& gone = list_[at];
     list_[gone.previous].next = gone.next;
     list_[gone.next].previous = gone.previous;
     gone.next = free_;
-    free_ = *at;
+    free_ = at;
     --size_;
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/memory.h"
 #include "base/random.h"
 
 namespace pando {
@@ -30,8 +31,8 @@ void Draw::erase(List& list, std::uint32_t id) {
 
 // As many generators as draws, each a step of a linear congruential one: the compiler makes a few
 // vector instructions of it. The high bits count, see place_of().
-void Draw::draw_numbers() {
-  for (std::uint32_t& number : numbers_) number = number * 747796405u + 2891336453u;
+void Draw::draw_numbers(std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) numbers_[i] = numbers_[i] * 747796405u + 2891336453u;
 }
 
 namespace {
@@ -40,28 +41,44 @@ std::size_t place_of(std::uint32_t number, std::size_t size) { return (number * 
 
 }  // namespace
 
-// Smaller goes first: by index, then the older one. The index is not negative, so its bits are in
-// order; of the time the low half will do.
-std::uint64_t Draw::rank_of(const Candidate& one) const {
-  const auto index = std::bit_cast<std::uint32_t>(index_.of(one.key, one.depth));
-  const auto last = static_cast<std::uint32_t>(HazardIndex::last_of(one.key));
-  const std::uint64_t rank = std::uint64_t{index} << 32 | last;
-  return ties_ == Ties::reversed ? ~rank : rank;
+// Ranks of the sample: smaller goes first, by index, then the older one. An index is not negative,
+// so its bits are in order; of the time the low half will do.
+void Draw::rank_sample(std::size_t n, std::uint64_t* ranks) const {
+  const std::uint64_t flip = ties_ == Ties::reversed ? UINT64_MAX : 0;
+  const bool weighed = index_.cost_per_depth > 0;
+  const std::uint64_t now = index_.learner.now() + index_.ahead;
+  for (std::size_t i = 0; i < n; ++i) {
+    const HazardIndex::Key key = sample_[i]->key;
+    const std::uint64_t last = HazardIndex::last_of(key);
+    const float index = index_.learner.index_at(static_cast<ReuseHazard::Class>(key),
+                                                ReuseHazard::bucket_of(now - last));
+    ranks[i] = (std::uint64_t{std::bit_cast<std::uint32_t>(index)} << 32 |
+                static_cast<std::uint32_t>(last)) ^
+               flip;
+  }
+  for (std::size_t i = 0; weighed && i < n; ++i) {
+    const auto index = std::bit_cast<std::uint32_t>(index_.of(sample_[i]->key, sample_[i]->depth));
+    ranks[i] = (std::uint64_t{index} << 32 | static_cast<std::uint32_t>(ranks[i] ^ flip)) ^ flip;
+  }
 }
 
 // Without a branch for each candidate: the processor would guess wrong for every other one.
-// (EvictHazard at 1000 leaves: 692 ns with.)
+// (EvictHazard at 1000 leaves: 692 ns with, 460 without.)
 const Draw::Candidate& Draw::first_of_sample(std::size_t n) const {
+  std::array<std::uint64_t, kDraws + 1> ranks;
+  rank_sample(n, ranks.data());
+  ranks[n] = UINT64_MAX;
   std::uint64_t best = UINT64_MAX;
-  std::size_t first = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint64_t rank = rank_of(*sample_[i]);
-    first = rank < best ? i : first;
-    best = std::min(best, rank);
+  std::uint64_t other = UINT64_MAX;  // two at a time: neither waits for the other
+  for (std::size_t i = 0; i < n; i += 2) {
+    best = std::min(best, ranks[i]);
+    other = std::min(other, ranks[i + 1]);
   }
+  best = std::min(best, other);
+  std::size_t first = 0;
+  while (ranks[first] != best) ++first;
   for (std::size_t i = first + 1; i < n; ++i) {  // few, if any, are as good
-    const Candidate& one = *sample_[i];
-    if (one.key == sample_[first]->key && goes_before(one, *sample_[first])) first = i;
+    if (ranks[i] == best && goes_before(*sample_[i], *sample_[first])) first = i;
   }
   return *sample_[first];
 }
@@ -71,10 +88,8 @@ bool Draw::goes_before(const Candidate& a, const Candidate& b) const {
   return a.id < b.id;
 }
 
-// A sample of a long list is as many cache misses: those of the next draw are fetched while this
-// victim leaves.
 std::uint32_t Draw::pick(const List& list) {
-  constexpr std::size_t kLongList = 4096;
+  if (list.size() > kLongList) return pick_ahead(list);
   const Candidate* const all = list.data();
   const std::size_t size = list.size();
   const std::size_t n = std::min(size, kDraws);
@@ -82,12 +97,55 @@ std::uint32_t Draw::pick(const List& list) {
     for (std::size_t i = 0; i < n; ++i) sample_[i] = all + i;
   } else {
     for (std::size_t i = 0; i < n; ++i) sample_[i] = all + place_of(numbers_[i], size);
-    draw_numbers();
+    draw_numbers(kDraws);
   }
-  const std::uint32_t id = first_of_sample(n).id;
-  for (std::size_t i = 0; size > kLongList && i < kDraws; ++i)
-    __builtin_prefetch(all + place_of(numbers_[i], size));
-  return id;
+  return first_of_sample(n).id;
+}
+
+// ---- Long lists --------------------------------------------------------------------------------
+
+bool Draw::is_valid(const List& list, const Candidate& one) const {
+  if (one.id == 0 || places_[one.id] >= list.size()) return false;
+  const Candidate& there = list[places_[one.id]];
+  return there.id == one.id && there.key == one.key;
+}
+
+// The memory of the list may begin inside a line.
+void Draw::draw_lines(const List& list) {
+  const auto address = reinterpret_cast<std::uintptr_t>(list.data());
+  const std::size_t first = (kCacheLine - address % kCacheLine) % kCacheLine / sizeof(Candidate);
+  const std::size_t num_lines = (list.size() - first) / kPerLine;
+  draw_numbers(lines_.size());
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    const std::size_t at = first + kPerLine * place_of(numbers_[i], num_lines);
+    lines_[i] = static_cast<std::uint32_t>(at);
+    __builtin_prefetch(&list[at]);
+  }
+}
+
+Draw::Candidate Draw::choose(const List& list) {
+  std::size_t n = 0;
+  for (const std::uint32_t line : lines_) {  // the list may be shorter than when they were drawn
+    for (std::size_t i = line; i < std::min<std::size_t>(line + kPerLine, list.size()); ++i)
+      sample_[n++] = &list[i];
+  }
+  if (n == 0) sample_[n++] = &list[0];
+  const Candidate chosen = first_of_sample(n);
+  draw_lines(list);
+  return chosen;
+}
+
+std::uint32_t Draw::pick_ahead(const List& list) {
+  if (drawn_from_ != &list) {
+    drawn_from_ = &list;
+    ahead_ = {};
+    draw_lines(list);
+  }
+  const Candidate victim = is_valid(list, ahead_[0]) ? ahead_[0] : choose(list);
+  ahead_ = {ahead_[1], choose(list)};
+  if (ahead_[1].id == victim.id) ahead_[1] = {};
+  __builtin_prefetch(&places_[ahead_[1].id]);
+  return victim.id;
 }
 
 Draw::Picked Draw::pick(std::span<const List* const> lists) {
@@ -105,7 +163,7 @@ Draw::Picked Draw::pick(std::span<const List* const> lists) {
     const std::size_t in = list_of(at);
     sample_[i] = &(*lists[in])[at - (ends_[in] - lists[in]->size())];
   }
-  draw_numbers();
+  draw_numbers(kDraws);
   const Candidate& first = first_of_sample(n);
   for (std::size_t in = 0; in < lists.size(); ++in) {
     const List& list = *lists[in];

@@ -5,6 +5,10 @@
 //
 // Candidates are in lists, in no order; each is in one list at most. Costs: O(1) to insert and to
 // erase; pick() looks at 64 candidates, or all where there are no more.
+//
+// A sample of a long list is as many cache misses, and so is its victim. So of a long list the
+// sample is sixteen cache lines of four neighbours, and the choice is made two victims ahead: what
+// is needed next is fetched while others leave. One that was used since is chosen anew.
 #pragma once
 
 #include <array>
@@ -40,6 +44,8 @@ class Draw {
 
   /// From a list that is not empty.
   std::uint32_t pick(const List& list);
+  /// Who was chosen to go so many picks from now, 0 or 1; 0 if that is not known: a hint.
+  std::uint32_t upcoming(std::size_t picks) const { return ahead_[picks].id; }
   /// From several lists, as if they were one: the candidate, and in which list it is.
   struct Picked {
     std::uint32_t id = 0;
@@ -51,11 +57,17 @@ class Draw {
 
  private:
   static constexpr std::size_t kDraws = 64;
+  static constexpr std::size_t kPerLine = 4;
+  static constexpr std::size_t kLongList = 4096;
 
-  std::uint64_t rank_of(const Candidate& one) const;
+  void rank_sample(std::size_t n, std::uint64_t* ranks) const;
   const Candidate& first_of_sample(std::size_t n) const;
+  std::uint32_t pick_ahead(const List& list);
+  Candidate choose(const List& list);
+  void draw_lines(const List& list);
+  bool is_valid(const List& list, const Candidate& one) const;
   bool goes_before(const Candidate& a, const Candidate& b) const;
-  void draw_numbers();
+  void draw_numbers(std::size_t n);
 
   const HazardIndex& index_;
   const Ties ties_;
@@ -63,6 +75,10 @@ class Draw {
   std::array<std::uint32_t, kDraws> numbers_;         // of the next draw
   std::array<const Candidate*, kDraws> sample_ = {};  // scratch
   std::vector<std::size_t> ends_;                     // scratch
+  // Of long lists: where the lines of the next sample begin, and who goes next and after that.
+  const List* drawn_from_ = nullptr;
+  std::array<std::uint32_t, kDraws / kPerLine> lines_ = {};
+  std::array<Candidate, 2> ahead_ = {};
 };
 
 }  // namespace pando

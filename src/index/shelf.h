@@ -106,6 +106,8 @@ class Shelf {
   void unblock();
   /// The order that the last turn came from, if there is one: to look ahead in.
   const EvictionOrder* order_in_turn() const { return in_turn_; }
+  /// Drawn, who was chosen to go so many turns from now, 0 or 1; kNoNode if that is not known.
+  NodeIndex upcoming(std::size_t turns) const { return draw_ ? draw_->upcoming(turns) : kNoNode; }
 
   std::size_t memory_bytes() const;
   /// Proves lanes, tournaments and counts; O(n).

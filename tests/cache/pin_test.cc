@@ -40,7 +40,7 @@ TEST(Pin, IsCounted) {
   EXPECT_EQ(cache->pinned_tokens(), 8u);  // both hold the same
   ASSERT_TRUE(cache->unpin(first).ok());
   EXPECT_EQ(cache->evict(1000).tokens, 0u);
-  EXPECT_TRUE(fails(cache->unpin(first), ErrorCode::stale_handle, "there is no pin 1"));
+  EXPECT_TRUE(fails(cache->unpin(first), ErrorCode::stale_handle, "unpin: there is no pin "));
   ASSERT_TRUE(cache->unpin(second).ok());
   EXPECT_EQ(cache->evict(1000).tokens, 8u);
 }

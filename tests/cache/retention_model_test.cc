@@ -111,7 +111,7 @@ class RetentionModel {
       reference_.grant(end, r.from, to, r.priority,
                        r.duration ? clock_ + r.duration->count() : Reference::kForever);
     }
-    reference_.enforce_cap(end);
+    reference_.enforce_cap(reference_.owner(ns), end);
   }
 
   void evict(std::size_t n, const std::string& ns) {
@@ -191,7 +191,9 @@ class RetentionModel {
     reference_.tenants.resize(3);
     const std::size_t others = reference_.tenants[3 - who].floor;
     RC_ASSERT(set.ok() == (floor <= cap && floor + others <= kCapacityPages));
-    if (set.ok()) reference_.tenants[who] = {floor, cap};
+    if (!set.ok()) return;
+    reference_.tenants[who] = {floor, cap};
+    reference_.enforce_cap(who);
   }
 
   void compare() {

@@ -156,7 +156,7 @@ TEST(Retention, BadRangesAreRefusedAndChangeNothing) {
     return fails(cache->insert({key}, slots, retained({&range, 1})), ErrorCode::invalid_argument,
                  message);
   };
-  EXPECT_TRUE(refused({.from = 8}, "insert: tokens [8, "));
+  EXPECT_TRUE(refused({.from = 8}, "insert: tokens [8, 8) are to be retained of a request of 8"));
   EXPECT_TRUE(refused({.from = 0, .to = 9}, "tokens [0, 9) are to be retained of a request of 8"));
   EXPECT_TRUE(refused({.from = 4, .to = 4}, "tokens [4, 4)"));
   EXPECT_TRUE(refused({.from = 6, .to = 2}, "tokens [6, 2)"));
@@ -169,7 +169,29 @@ TEST(Retention, BadRangesAreRefusedAndChangeNothing) {
   running.request.retention = {{.from = 0, .to = 9}};
   EXPECT_TRUE(fails(cache->start(running.request), ErrorCode::invalid_argument,
                     "start: tokens [0, 9) are to be retained of a request of 8"));
+  running.request.retention = {};
+  ASSERT_TRUE(cache->start(running.request).ok());
+  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
+  running.request.retention = {{.priority = 1000}};
+  EXPECT_TRUE(fails(cache->checkpoint(running.request), ErrorCode::invalid_argument,
+                    "checkpoint: tokens from 0 on are to have priority 1000"));
+  EXPECT_TRUE(fails(cache->finish(running.request), ErrorCode::invalid_argument,
+                    "finish: tokens from 0 on are to have priority 1000"));
+  running.request.retention = {};
+  ASSERT_TRUE(cache->finish(running.request).ok());
   EXPECT_TRUE(cache.closes());
+}
+
+TEST(Retention, IdsOfAnotherCacheAreRefused) {
+  ClockedCache one(kPage), two(kPage);
+  one.put(tokens(8, 100));
+  two.put(tokens(8, 100));
+  const PinId pin = one->pin({tokens(8, 100)})->id;
+  (void)*two->pin({tokens(8, 100)});
+  EXPECT_FALSE(two->unpin(pin).ok());
+  const SessionId session = *one->open_session();
+  (void)*two->open_session();
+  EXPECT_FALSE(two->touch(session).ok());
 }
 
 TEST(Retention, BadOptionsAreRefused) {

@@ -130,7 +130,8 @@ TEST(Session, UnknownOnesAreRefused) {
   ClockedCache cache(kPage);
   const SessionId id = *cache->open_session();
   ASSERT_TRUE(cache->close_session(id).ok());
-  const std::string_view message = "there is no session 1; it has been closed, or never was opened";
+  const std::string message = "there is no session " + std::to_string(id.value) +
+                              "; it has been closed, or never was opened";
   EXPECT_TRUE(fails(cache->close_session(id), ErrorCode::stale_handle, message));
   EXPECT_TRUE(fails(cache->touch(id), ErrorCode::stale_handle, message));
   EXPECT_TRUE(fails(cache->touch({}), ErrorCode::stale_handle, "there is no session 0"));

@@ -98,6 +98,16 @@ TEST(Tenant, BeyondItsCapGivesItsOwnOldest) {
   EXPECT_TRUE(cache.closes());
 }
 
+TEST(Tenant, ALowerCapTakesEffectAtOnce) {
+  ClockedCache cache(kPage, shares(0, 64));
+  cache.put(tokens(16, 100), kA);
+  cache.put(tokens(16, 200), kA);
+  ASSERT_TRUE(cache->set_tenant({.name = "a", .device_cap = 16}).ok());
+  EXPECT_EQ(device_tokens(cache, "a"), 16u);
+  EXPECT_EQ(cache.probe(tokens(16, 200), kA), 16u);
+  EXPECT_TRUE(cache.closes());
+}
+
 TEST(Tenant, WhatWasInsertedJustNowStays) {
   ClockedCache cache(kPage, shares(0, 8));
   const Inserted inserted = cache.put(tokens(24, 100), kA);

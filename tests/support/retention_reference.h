@@ -175,27 +175,14 @@ class RetentionReference {
     return freed;
   }
 
-  void enforce_cap(const PageKey& end) {
-    const std::size_t who = owner(end.first);
+  void enforce_cap(std::size_t who, const std::optional<PageKey>& end = {}) {
     while (has(who) > tenants[who].cap) {
-      const auto victim = best(
-          [&](const PageKey& key) { return owner(key.first) == who && !is_on_path(key, end); });
+      const auto victim = best([&](const PageKey& key) {
+        return owner(key.first) == who && !(end && is_on_path(key, *end));
+      });
       if (!victim) return;
       erase(*victim);
     }
-  }
-
-  std::size_t evictable(std::size_t by) const {
-    std::size_t sum = 0;
-    for (std::size_t who = 0; who < tenants.size(); ++who) {
-      const std::size_t total = has(who);
-      const auto free =
-          static_cast<std::size_t>(std::count_if(pages.begin(), pages.end(), [&](const auto& p) {
-            return owner(p.first.first) == who && p.second.pins == 0;
-          }));
-      sum += who == by ? free : std::min(free, total - std::min(total, tenants[who].floor));
-    }
-    return sum;
   }
 
  private:
