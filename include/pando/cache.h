@@ -304,7 +304,7 @@ class PrefixCache {
   /// front of `slots`, which is empty (not wanted) or has room for every token; what is behind them
   /// in the buffer may be overwritten. Counts as a use: may split a node at the match's end and
   /// makes the path the most recent. Tokens are looked at as far as they agree and one page beyond.
-  /// Cost: one comparison of the tokens, one copy of the slots.
+  /// Cost: one comparison of the tokens, one copy of the slots. `session`: whose request looks.
   Result<Match> match(const Key& key, std::span<SlotId> slots = {}, SessionId session = {});
 
   /// The length match() would give, changing nothing.

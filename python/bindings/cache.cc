@@ -16,14 +16,16 @@ namespace pando::python {
 
 namespace {
 
-PyMatch match(PyCache& self, TokensArg tokens, NamespaceArg ns, nb::handle slots) {
+PyMatch match(PyCache& self, TokensArg tokens, NamespaceArg ns, nb::handle slots,
+              SessionArg session) {
   const Items<Token> items(tokens.object, "tokens");
   const std::size_t size = items.view().size();
   const Key key = to_key(items, ns);
+  const SessionId session_id = session.id();
   PyMatch found;
   const auto find = [&](std::span<SlotId> out) {
-    found.match = unwrap(
-        self.work("match", size >= kLongTokens, [&](PrefixCache& c) { return c.match(key, out); }));
+    found.match = unwrap(self.work("match", size >= kLongTokens,
+                                   [&](PrefixCache& c) { return c.match(key, out, session_id); }));
   };
   if (slots.is_none()) {
     NewSlots fresh(size);
@@ -99,11 +101,13 @@ Inserted insert_behind(PyCache& self, PyLease& lease, TokensArg tokens, SlotsArg
 void bind_reuse(nb::class_<PyCache>& type) {
   type.def(
           "match", match, nb::arg("tokens"), nb::kw_only(), nb::arg("ns") = "",
-          nb::arg("slots") = nb::none(),
+          nb::arg("slots") = nb::none(), nb::arg("session") = nb::none(),
           nb::sig("def match(self, tokens: numpy.typing.ArrayLike, *, ns: str | bytes = '', slots: "
-                  "numpy.typing.NDArray[numpy.int64] | bool | None = None) -> Match"),
+                  "numpy.typing.NDArray[numpy.int64] | bool | None = None, session: OpenSession | "
+                  "int | None = None) -> Match"),
           "The longest cached prefix. Its slots come in a new array, or go to the front of "
-          "`slots`, which has room for every token; False: not wanted. Counts as a use.\n\n"
+          "`slots`, which has room for every token; False: not wanted. Counts as a use, by the "
+          "`session` if one is given.\n\n"
           ">>> allocator = pando.PagedAllocator(64, page_size=4)\n"
           ">>> cache = pando.PrefixCache(allocator)\n"
           ">>> _ = cache.insert(np.arange(8), allocator.alloc(8))\n"

@@ -67,7 +67,8 @@ constexpr const char* kCacheOptions =
     "store: int | str | None = None, store_at: str = 'memory', model: str | os.PathLike[str] | "
     "None "
     "= None, policy: str = 'lru', write_policy: str = 'write_through', window: int | None = None, "
-    "window_share: float = 0.8, namespaces: str = 'none', bytes: bool = False";
+    "window_share: float = 0.8, namespaces: str = 'none', bytes: bool = False, "
+    "sessions: bool = False, attention: float | None = None, cost_aware: bool = False";
 constexpr const char* kTraceArgument =
     "trace: Trace | str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]]";
 constexpr const char* kProgressOption =
