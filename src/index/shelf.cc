@@ -107,7 +107,7 @@ EvictionOrder::Entry Shelf::entry(NodeIndex index, const Node& node, const Evict
 }
 
 Shelf::Row* Shelf::find_row(Level level) {
-  for (Row& row : rows_) {
+  for (Row& row : rows_) {  // few
     if (row.level == level) return &row;
   }
   return nullptr;
@@ -167,6 +167,10 @@ void Shelf::refresh(Row& row, OwnerId id) {
   Lane& lane = row.lanes[id];
   const std::size_t at = row.winners.size() / 2 + id;
   const bool runs = lane.size() > 0 && owner(id).gives();
+  if (row.lanes.size() == 1) {  // nobody to beat
+    row.winners[at] = runs ? id : kNobody;
+    return;
+  }
   const bool ran = row.winners[at] != kNobody;
   if (!runs && !ran) return;
   if (runs && lane.order) {
@@ -305,8 +309,8 @@ Status Shelf::check() const {
       if ((row.winners[row.winners.size() / 2 + id] == id) != runs)
         return broken("the lane of owner {} at level {} {}", id, static_cast<int>(row.level),
                       runs ? "does not run" : "runs");
-      const bool beaten =
-          runs && lane.order && lane.order->front_entry() < row.lanes[row.winners[1]].front;
+      const bool beaten = runs && lane.order && row.lanes.size() > 1 &&
+                          lane.order->front_entry() < row.lanes[row.winners[1]].front;
       if (beaten)
         return broken("owner {} should be first at level {}", id, static_cast<int>(row.level));
     }
