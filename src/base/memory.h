@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 namespace pando {
 
@@ -27,5 +28,16 @@ Table<T> make_table(std::size_t n) {
   static_assert(alignof(T) <= kCacheLine);
   return Table<T>(static_cast<T*>(allocate_table(n * sizeof(T))), TableDeleter{n * sizeof(T)});
 }
+
+/// For vectors that begin on a cache line.
+template <typename T>
+struct TableAllocator {
+  using value_type = T;
+  T* allocate(std::size_t n) { return static_cast<T*>(allocate_table(n * sizeof(T))); }
+  void deallocate(T* table, std::size_t n) { free_table(table, n * sizeof(T)); }
+  friend bool operator==(TableAllocator, TableAllocator) { return true; }
+};
+template <typename T>
+using TableVector = std::vector<T, TableAllocator<T>>;
 
 }  // namespace pando

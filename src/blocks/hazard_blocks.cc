@@ -150,8 +150,8 @@ void HazardBlocks::use(PageId block, ReuseHazard::Class cls) {
 // ---- The whole ---------------------------------------------------------------------------------
 
 std::size_t HazardBlocks::memory_bytes() const {
-  return sides_.capacity() * sizeof(Side) + candidates_.capacity() * sizeof(Draw::Candidate) +
-         draw_.memory_bytes() + index_.learner.memory_bytes() + history_.memory_bytes();
+  return sides_.capacity() * sizeof(Side) + candidates_.memory_bytes() + draw_.memory_bytes() +
+         index_.learner.memory_bytes() + history_.memory_bytes();
 }
 
 Status HazardBlocks::check(const BlockPool& pool) const {

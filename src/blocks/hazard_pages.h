@@ -35,7 +35,7 @@ class HazardPages {
   PageId pick() { return PageId{draw_.pick(candidates_)}; }
 
   std::size_t memory_bytes() const {
-    return (ranks_.capacity() + candidates_.capacity()) * sizeof(Draw::Candidate) +
+    return ranks_.capacity() * sizeof(Draw::Candidate) + candidates_.memory_bytes() +
            draw_.memory_bytes();
   }
   /// Candidates are exactly those of a queue.

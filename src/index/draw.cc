@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
-#include "base/memory.h"
 #include "base/random.h"
 
 namespace pando {
@@ -19,14 +19,14 @@ void Draw::insert(List& list, const Candidate& candidate) {
   if (candidate.id >= places_.size())
     places_.resize(std::max<std::size_t>(candidate.id + std::size_t{1}, 2 * places_.size()));
   places_[candidate.id] = static_cast<std::uint32_t>(list.size());
-  list.push_back(candidate);
+  list.all_.push_back(candidate);
 }
 
 void Draw::erase(List& list, std::uint32_t id) {
   const std::uint32_t at = places_[id];
-  list[at] = list.back();
+  list.all_[at] = list.all_.back();
   places_[list[at].id] = at;
-  list.pop_back();
+  list.all_.pop_back();
 }
 
 // As many generators as draws, each a step of a linear congruential one: the compiler makes a few
@@ -88,9 +88,10 @@ bool Draw::goes_before(const Candidate& a, const Candidate& b) const {
   return a.id < b.id;
 }
 
-std::uint32_t Draw::pick(const List& list) {
+std::uint32_t Draw::pick(List& list) {
   if (list.size() > kLongList) return pick_ahead(list);
-  const Candidate* const all = list.data();
+  upcoming_ = {};
+  const Candidate* const all = list.all_.data();
   const std::size_t size = list.size();
   const std::size_t n = std::min(size, kDraws);
   if (size <= kDraws) {
@@ -110,22 +111,19 @@ bool Draw::is_valid(const List& list, const Candidate& one) const {
   return there.id == one.id && there.key == one.key;
 }
 
-// The memory of the list may begin inside a line.
-void Draw::draw_lines(const List& list) {
-  const auto address = reinterpret_cast<std::uintptr_t>(list.data());
-  const std::size_t first = (kCacheLine - address % kCacheLine) % kCacheLine / sizeof(Candidate);
-  const std::size_t num_lines = (list.size() - first) / kPerLine;
-  draw_numbers(lines_.size());
-  for (std::size_t i = 0; i < lines_.size(); ++i) {
-    const std::size_t at = first + kPerLine * place_of(numbers_[i], num_lines);
-    lines_[i] = static_cast<std::uint32_t>(at);
+void Draw::draw_lines(List& list) {
+  static_assert(kPerLine * sizeof(Candidate) == kCacheLine);
+  draw_numbers(list.lines_.size());
+  for (std::size_t i = 0; i < list.lines_.size(); ++i) {
+    const std::size_t at = kPerLine * place_of(numbers_[i], list.size() / kPerLine);
+    list.lines_[i] = static_cast<std::uint32_t>(at);
     __builtin_prefetch(&list[at]);
   }
 }
 
-Draw::Candidate Draw::choose(const List& list) {
+Draw::Candidate Draw::choose(List& list) {
   std::size_t n = 0;
-  for (const std::uint32_t line : lines_) {  // the list may be shorter than when they were drawn
+  for (const std::uint32_t line : list.lines_) {  // it may be shorter than when they were drawn
     for (std::size_t i = line; i < std::min<std::size_t>(line + kPerLine, list.size()); ++i)
       sample_[n++] = &list[i];
   }
@@ -135,21 +133,20 @@ Draw::Candidate Draw::choose(const List& list) {
   return chosen;
 }
 
-std::uint32_t Draw::pick_ahead(const List& list) {
-  if (drawn_from_ != &list) {
-    drawn_from_ = &list;
-    ahead_ = {};
-    draw_lines(list);
-  }
-  const Candidate victim = is_valid(list, ahead_[0]) ? ahead_[0] : choose(list);
-  ahead_ = {ahead_[1], choose(list)};
-  if (ahead_[1].id == victim.id) ahead_[1] = {};
-  __builtin_prefetch(&places_[ahead_[1].id]);
+std::uint32_t Draw::pick_ahead(List& list) {
+  if (!std::exchange(list.is_drawn_, true)) draw_lines(list);
+  std::array<Candidate, 2>& ahead = list.ahead_;
+  const Candidate victim = is_valid(list, ahead[0]) ? ahead[0] : choose(list);
+  ahead = {ahead[1], choose(list)};
+  if (ahead[1].id == victim.id) ahead[1] = {};
+  upcoming_ = {ahead[0].id, ahead[1].id};
+  __builtin_prefetch(&places_[ahead[1].id]);
   return victim.id;
 }
 
-Draw::Picked Draw::pick(std::span<const List* const> lists) {
+Draw::Picked Draw::pick(std::span<List* const> lists) {
   if (lists.size() == 1) return {pick(*lists[0]), 0};
+  upcoming_ = {};
   ends_.clear();
   std::size_t sum = 0;
   for (const List* list : lists) ends_.push_back(sum += list->size());

@@ -217,7 +217,7 @@ NodeIndex Shelf::front_of(OwnerId id) {
   if (id < owners_.size() && owners_[id].blocked) return kNoNode;
   for (Row& row : rows_) {
     if (id >= row.lanes.size() || row.lanes[id].size() == 0) continue;
-    const Lane& lane = row.lanes[id];
+    Lane& lane = row.lanes[id];
     in_turn_ = lane.order.get();
     return draw_ ? draw_->pick(lane.drawn) : lane.order->front();
   }
@@ -284,8 +284,7 @@ std::size_t Shelf::memory_bytes() const {
     sum += sizeof(Row) + row.lanes.capacity() * sizeof(Lane) +
            row.winners.capacity() * sizeof(OwnerId);
     for (const Lane& lane : row.lanes)
-      sum += (lane.order ? lane.order->memory_bytes() : 0) +
-             lane.drawn.capacity() * sizeof(Draw::Candidate);
+      sum += (lane.order ? lane.order->memory_bytes() : 0) + lane.drawn.memory_bytes();
   }
   return sum;
 }

@@ -157,7 +157,7 @@ class Shelf {
   std::size_t num_blocked_ = 0;
   const EvictionOrder* in_turn_ = nullptr;
   // Scratch of draw_from.
-  std::vector<const Draw::List*> lists_;
+  std::vector<Draw::List*> lists_;
   std::vector<OwnerId> owners_of_lists_;
 };
 

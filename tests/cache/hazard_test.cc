@@ -86,6 +86,25 @@ TEST(Hazard, CountsARequestOnceHoweverOftenItInserts) {
   EXPECT_EQ(serve(false), serve(true));
 }
 
+// Ranks that mirror a cache count on it. Long lists are drawn from in another way than short ones.
+TEST(Hazard, TheSameCallsEvictTheSameWhereverThingsLie) {
+  const auto digest = [](std::size_t odd_bytes) {
+    std::vector<std::unique_ptr<char[]>> elsewhere;
+    TestCache cache(CacheOptions{.page_size = 1}, 40'000, "hazard");
+    Random random(9);
+    for (int i = 0; i < 30'000; ++i) {
+      if (i % 50 == 0)
+        elsewhere.push_back(std::make_unique<char[]>(odd_bytes * (1 + random.below(9))));
+      if (cache.allocator->available() < 4) cache->evict(200);
+      const auto name = static_cast<Token>(random.below(12'000));
+      cache.put({name, name + 1, static_cast<Token>(random.below(3))});
+    }
+    return cache->digest();
+  };
+  EXPECT_EQ(digest(1), digest(37));
+  EXPECT_EQ(digest(1), digest(5000));
+}
+
 TEST(Hazard, ARequestThatInsertsNoMoreIsCountedToo) {
   TestCache cache(CacheOptions{.page_size = kPage}, 64 * kPage, "hazard");
   Running running(prompt(1, 4));
