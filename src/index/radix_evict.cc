@@ -196,115 +196,98 @@ RadixIndex::Evicted RadixIndex::evict(const Goal& goal, bool whole_nodes, Releas
   return evicted;
 }
 
-bool RadixIndex::may_lose(const Shelf& shelf, OwnerId owner, OwnerId by, std::size_t n) const {
-  return owner == by || shelf.of(owner).total >= shelf.limits(owner).floor + n;
-}
-
 // A snapshot is at the end of its node: trimming would lose it, so then nodes go whole. So does one
 // that has something below it on the host and no copy of its own there.
 void RadixIndex::evict_leaves(const Goal& goal, bool whole_nodes, Released& out, Evicted& evicted) {
-  while (evicted.pages < goal.pages) {
-    const Shelf::Turn turn = device_shelf_.next({goal.by, goal.incoming_pages, goal.only_own});
-    if (turn.node == kNoNode) break;
+  const auto take = [&](const Shelf::Turn& turn) {
     prefetch_victims(device_shelf_);
     const Node& node = nodes_[turn.node];
-    const std::size_t take =
-        std::min({goal.pages - evicted.pages, turn.wanted, turn.limit, rank_pages(turn.node)});
     const bool goes_whole =
         whole_nodes || state_ || (node.num_children > 0 && !node.on_host && !save_to_host);
-    if (goes_whole && node.num_pages > turn.limit) {
-      device_shelf_.block(node.owner);
-      continue;
-    }
-    const bool all = goes_whole || node.num_pages <= take;
-    const std::uint32_t keep = all ? 0 : node.num_pages - static_cast<std::uint32_t>(take);
-    if (host_ && leave_to_host(turn.node, keep, out, evicted)) continue;
+    if (goes_whole && node.num_pages > turn.limit) return false;
+    const std::uint32_t keep = goes_whole ? 0 : pages_to_keep(turn, goal.pages - evicted.pages);
+    if (host_ && leave_to_host(turn.node, keep, out, evicted)) return true;
     if (keep == 0) {
       drop_from_device(turn.node, out, evicted);
     } else {
       trim(turn.node, keep, out, evicted);
     }
-  }
-  device_shelf_.unblock();
+    return true;
+  };
+  device_shelf_.give(
+      demand_of(goal), [&] { return evicted.pages >= goal.pages; }, take);
+}
+
+// Where `missing` pages are wanted and a turn gives what it may.
+std::uint32_t RadixIndex::pages_to_keep(const Shelf::Turn& turn, std::size_t missing) const {
+  const std::uint32_t num_pages = nodes_[turn.node].num_pages;
+  const std::size_t take = std::min({missing, turn.wanted, turn.limit, rank_pages(turn.node)});
+  return num_pages <= take ? 0 : num_pages - static_cast<std::uint32_t>(take);
 }
 
 // The window goes, or the node with all it has where nothing could match its end any more.
 void RadixIndex::evict_window(const Goal& goal, Released& out, Evicted& evicted) {
-  Shelf& shelf = window_->shelf();
-  while (evicted.window_pages < goal.window_pages) {
-    const Shelf::Turn turn = shelf.next({goal.by, goal.incoming_pages});
-    if (turn.node == kNoNode) break;
-    prefetch_victims(shelf);
+  const auto take = [&](const Shelf::Turn& turn) {
+    prefetch_victims(window_->shelf());
     const Node& node = nodes_[turn.node];
-    if (node.num_pages > turn.limit ||
-        (node.is_candidate() && !may_lose(device_shelf_, node.owner, goal.by, node.num_pages))) {
-      shelf.block(node.owner);
-    } else if (node.is_candidate()) {
-      leave_device(turn.node, out, evicted);
-    } else {
-      for (std::uint32_t i = 0; i < node.num_pages; ++i)
-        out.window_pages.push_back(PageId{node.pages[i]});
-      evicted.window_pages += node.num_pages;
-      drop_window(turn.node, out);
-    }
-  }
-  shelf.unblock();
+    if (node.num_pages > turn.limit) return false;
+    if (node.is_candidate()) return leave_device_for(goal.by, turn.node, out, evicted);
+    for (std::uint32_t i = 0; i < node.num_pages; ++i)
+      out.window_pages.push_back(PageId{node.pages[i]});
+    evicted.window_pages += node.num_pages;
+    drop_window(turn.node, out);
+    return true;
+  };
+  window_->shelf().give(
+      demand_of(goal), [&] { return evicted.window_pages >= goal.window_pages; }, take);
 }
 
 void RadixIndex::evict_snapshots(const Goal& goal, Released& out, Evicted& evicted) {
-  Shelf& shelf = state_->shelf();
-  while (evicted.snapshots < goal.snapshots) {
-    const Shelf::Turn turn = shelf.next({goal.by, goal.snapshots});
-    if (turn.node == kNoNode) break;
-    const Node& node = nodes_[turn.node];
-    if (node.is_candidate() && !may_lose(device_shelf_, node.owner, goal.by, node.num_pages)) {
-      shelf.block(node.owner);
-    } else if (node.is_candidate()) {
-      leave_device(turn.node, out, evicted);
-    } else {
-      drop_snapshot(turn.node, out);
-      ++evicted.snapshots;
-    }
-  }
-  shelf.unblock();
+  const auto take = [&](const Shelf::Turn& turn) {
+    if (nodes_[turn.node].is_candidate()) return leave_device_for(goal.by, turn.node, out, evicted);
+    drop_snapshot(turn.node, out);
+    ++evicted.snapshots;
+    return true;
+  };
+  state_->shelf().give(
+      {goal.by, goal.snapshots}, [&] { return evicted.snapshots >= goal.snapshots; }, take);
+}
+
+// With its pages, of which its owner keeps as many as are its floor unless it asks itself.
+bool RadixIndex::leave_device_for(OwnerId by, NodeIndex index, Released& out, Evicted& evicted) {
+  const Node& node = nodes_[index];
+  const std::size_t floor = device_shelf_.limits(node.owner).floor;
+  if (node.owner != by && device_shelf_.of(node.owner).total < floor + node.num_pages) return false;
+  leave_device(index, out, evicted);
+  return true;
 }
 
 RadixIndex::Evicted RadixIndex::evict_host(const Goal& goal, Released& out) {
   Evicted evicted;
   if (hazard_) hazard_->look_ahead(goal.request_pages);
-  while (mirrors_first_ && evicted.host_pages < goal.pages) {
-    const Shelf::Turn turn = mirror_shelf_.next({goal.by, goal.incoming_pages});
-    if (turn.node == kNoNode) break;
-    if (nodes_[turn.node].num_pages > turn.limit) {
-      mirror_shelf_.block(nodes_[turn.node].owner);
+  const auto drop_mirror = [&](const Shelf::Turn& turn) {
+    if (nodes_[turn.node].num_pages > turn.limit) return false;
+    drop_host_copy(turn.node, out, evicted);
+    return true;
+  };
+  const auto take = [&](const Shelf::Turn& turn) {
+    prefetch_victims(host_shelf_);
+    if (host_state_ && nodes_[turn.node].num_pages > turn.limit) return false;
+    const std::uint32_t keep =
+        host_state_ ? 0 : pages_to_keep(turn, goal.pages - evicted.host_pages);
+    if (keep == 0) {
+      drop_leaf(turn.node, out, evicted);
     } else {
-      drop_host_copy(turn.node, out, evicted);
+      trim(turn.node, keep, out, evicted);
     }
-  }
-  mirror_shelf_.unblock();
-  evict_host_leaves(goal, out, evicted);
+    return true;
+  };
+  const auto done = [&] { return evicted.host_pages >= goal.pages; };
+  if (mirrors_first_) mirror_shelf_.give(demand_of(goal), done, drop_mirror);
+  host_shelf_.give(demand_of(goal), done, take);
   if (host_window_) evict_host_window(goal, out, evicted);
   if (host_state_) evict_host_snapshots(goal, out, evicted);
   return evicted;
-}
-
-void RadixIndex::evict_host_leaves(const Goal& goal, Released& out, Evicted& evicted) {
-  while (evicted.host_pages < goal.pages) {
-    const Shelf::Turn turn = host_shelf_.next({goal.by, goal.incoming_pages});
-    if (turn.node == kNoNode) break;
-    prefetch_victims(host_shelf_);
-    const std::uint32_t num_pages = nodes_[turn.node].num_pages;
-    const std::size_t take =
-        std::min({goal.pages - evicted.host_pages, turn.wanted, turn.limit, rank_pages(turn.node)});
-    if (host_state_ && num_pages > turn.limit) {
-      host_shelf_.block(nodes_[turn.node].owner);
-    } else if (host_state_ || num_pages <= take) {
-      drop_leaf(turn.node, out, evicted);
-    } else {
-      trim(turn.node, num_pages - static_cast<std::uint32_t>(take), out, evicted);
-    }
-  }
-  host_shelf_.unblock();
 }
 
 void RadixIndex::drop_snapshot(NodeIndex index, Released& out) {

@@ -291,34 +291,30 @@ void RadixIndex::drop_subtree(NodeIndex index, Released& out, Evicted& evicted) 
 }
 
 void RadixIndex::evict_host_window(const Goal& goal, Released& out, Evicted& evicted) {
-  Shelf& shelf = host_window_->shelf();
-  while (evicted.host_window_pages < goal.window_pages) {
-    const Shelf::Turn turn = shelf.next({goal.by, goal.incoming_pages});
-    if (turn.node == kNoNode) break;
+  const auto take = [&](const Shelf::Turn& turn) {
     const Node& node = nodes_[turn.node];
-    if (node.num_pages > turn.limit) {
-      shelf.block(node.owner);
-      continue;
-    }
+    if (node.num_pages > turn.limit) return false;
     const auto pages = host_window_pages(node);
     append(out.host_window_pages, pages);
     evicted.host_window_pages += pages.size();
     host_window_->drop(turn.node, node);
     drop_if_bare(turn.node, out, evicted);
-  }
-  shelf.unblock();
+    return true;
+  };
+  host_window_->shelf().give(
+      demand_of(goal), [&] { return evicted.host_window_pages >= goal.window_pages; }, take);
 }
 
 void RadixIndex::evict_host_snapshots(const Goal& goal, Released& out, Evicted& evicted) {
-  Shelf& shelf = host_state_->shelf();
-  while (evicted.host_snapshots < goal.snapshots) {
-    const Shelf::Turn turn = shelf.next({goal.by, goal.snapshots});
-    if (turn.node == kNoNode) break;
+  const auto take = [&](const Shelf::Turn& turn) {
     out.host_snapshots.push_back(host_snapshot(turn.node));
     host_state_->drop(turn.node, nodes_[turn.node]);
     ++evicted.host_snapshots;
     drop_if_bare(turn.node, out, evicted);
-  }
+    return true;
+  };
+  host_state_->shelf().give(
+      {goal.by, goal.snapshots}, [&] { return evicted.host_snapshots >= goal.snapshots; }, take);
 }
 
 // ---- Hashes ------------------------------------------------------------------------------------

@@ -398,12 +398,12 @@ class RadixIndex {
   NodeIndex drop_one(NodeIndex leaf, Released& out, Evicted& evicted);
   void drop_from_device(NodeIndex node, Released& out, Evicted& evicted);
   void leave_device(NodeIndex node, Released& out, Evicted& evicted);
+  bool leave_device_for(OwnerId by, NodeIndex node, Released& out, Evicted& evicted);
   void drop_children(NodeIndex node, Released& out, Evicted& evicted);
   void drop_host_side(NodeIndex node, Released& out, Evicted& evicted);
   bool leave_to_host(NodeIndex node, std::uint32_t keep, Released& out, Evicted& evicted);
   void release_host_tail(NodeIndex node, std::uint32_t keep, Released& out, Evicted& evicted);
   void drop_host_copy(NodeIndex node, Released& out, Evicted& evicted);
-  void evict_host_leaves(const Goal& goal, Released& out, Evicted& evicted);
   void evict_host_window(const Goal& goal, Released& out, Evicted& evicted);
   void evict_host_snapshots(const Goal& goal, Released& out, Evicted& evicted);
   void drop_snapshot(NodeIndex node, Released& out);
@@ -438,7 +438,10 @@ class RadixIndex {
   void name_pages(NodeIndex leaf);
   void tell_new(NodeIndex end);
   void observe(NodeIndex end, bool finished);
-  bool may_lose(const Shelf& shelf, OwnerId owner, OwnerId by, std::size_t n) const;
+  static Shelf::Demand demand_of(const Goal& goal) {
+    return {goal.by, goal.incoming_pages, goal.only_own};
+  }
+  std::uint32_t pages_to_keep(const Shelf::Turn& turn, std::size_t missing) const;
   // Out of the orders before anything changes that they go by, and back in after it.
   void enter_order(NodeIndex node);
   void leave_order(NodeIndex node) {

@@ -252,13 +252,13 @@ Shelf::Turn Shelf::over_cap_turn(OwnerId id, const Demand& demand) {
   const bool own = id == demand.by;
   const std::size_t has = of.tally.total + (own ? demand.incoming : 0);
   if (has <= of.limits.cap || (!own && of.tally.total <= of.limits.floor)) return {};
-  return {front_of(id), has - of.limits.cap, own ? SIZE_MAX : of.tally.total - of.limits.floor};
+  return {front_of(id), id, has - of.limits.cap, own ? SIZE_MAX : of.tally.total - of.limits.floor};
 }
 
 Shelf::Turn Shelf::next(const Demand& demand) {
   in_turn_ = nullptr;
   if (num_candidates_ == 0) return {};
-  if (demand.only_own) return {front_of(demand.by)};
+  if (demand.only_own) return {front_of(demand.by), demand.by};
   if (owner(demand.by).limits.cap != SIZE_MAX) {
     if (const Turn turn = over_cap_turn(demand.by, demand); turn.node != kNoNode) return turn;
   }
@@ -271,9 +271,9 @@ Shelf::Turn Shelf::next(const Demand& demand) {
     if (node == kNoNode) continue;
     const Owner& of = owners_[id];
     const std::size_t surplus = of.tally.total - of.limits.floor;
-    return {node, surplus, id == demand.by ? SIZE_MAX : surplus};
+    return {node, id, surplus, id == demand.by ? SIZE_MAX : surplus};
   }
-  return {front_of(demand.by)};
+  return {front_of(demand.by), demand.by};
 }
 
 // ---- Proving -----------------------------------------------------------------------------------

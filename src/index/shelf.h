@@ -96,14 +96,23 @@ class Shelf {
   };
   struct Turn {
     NodeIndex node = kNoNode;
+    OwnerId owner = kSharedOwner;
     std::size_t wanted = SIZE_MAX;  // more should come from others
     std::size_t limit = SIZE_MAX;   // more must not be taken
   };
   /// Who gives next; nobody where none may.
   Turn next(const Demand& demand);
-  /// Passes over an owner in next() until unblock().
-  void block(OwnerId owner);
-  void unblock();
+  /// Turn by turn until done(), or nobody may give: take(turn) takes something of the node. False:
+  /// that would be too much; from then on its owner is passed over.
+  template <typename Done, typename Take>
+  void give(const Demand& demand, Done done, Take take) {
+    while (!done()) {
+      const Turn turn = next(demand);
+      if (turn.node == kNoNode) break;
+      if (!take(turn)) block(turn.owner);
+    }
+    unblock();
+  }
   /// The order that the last turn came from, if there is one: to look ahead in.
   const EvictionOrder* order_in_turn() const { return in_turn_; }
   /// Drawn, who was chosen to go so many turns from now, 0 or 1; kNoNode if that is not known.
@@ -134,6 +143,8 @@ class Shelf {
     std::vector<OwnerId> winners;  // a binary tree from index 1; the lanes are its last row
   };
 
+  void block(OwnerId owner);
+  void unblock();
   Owner& owner(OwnerId id);
   void change_total(OwnerId id, std::size_t before);
   Row* find_row(Level level);

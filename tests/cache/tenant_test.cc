@@ -178,6 +178,25 @@ TEST(Tenant, HasSharesOfTheHostToo) {
   EXPECT_TRUE(cache.closes());
 }
 
+TEST(Tenant, AtItsHostCapGivesItsOwn) {
+  TierSetup setup;
+  setup.host_tokens = 128;
+  setup.cache.retention.tenants = {{.name = "b", .host_cap = 16}};
+  TieredCache cache(setup);
+  const auto put = [&](Token start, const std::string& ns) {
+    cache.put(tokens(16, start), ns);
+    poll_until_idle(*cache.cache);
+    cache->evict({.tokens = 64, .ns = ns});
+  };
+  put(100, "");  // the oldest of all
+  put(200, kB);
+  put(300, kB);
+  EXPECT_EQ(cache.match(tokens(16, 100)).host_length, 16u);
+  EXPECT_EQ(cache.match(tokens(16, 200), kB).host_length, 0u);
+  EXPECT_EQ(cache.match(tokens(16, 300), kB).host_length, 16u);
+  EXPECT_TRUE(cache.closes());
+}
+
 TEST(Tenant, BadLimitsAreRefusedAndChangeNothing) {
   ClockedCache cache(kPage, shares(16, 64), 64);
   EXPECT_TRUE(fails(cache->set_tenant({.name = "b", .device_floor = 52}),
