@@ -74,10 +74,11 @@ class Copier {
   /// As KvPool::move, but slots may not be both read and written.
   virtual Result<Transfer> move(KvPool& pool, std::span<const SlotId> dst,
                                 std::span<const SlotId> src, std::size_t stream) = 0;
-  /// What is asked of this stream from now on happens after a cudaEvent_t that has been recorded,
-  /// say behind the engine's kernels that write the pages; it must live until then. `unavailable`
-  /// where nothing runs on a GPU: there the caller is done when it calls.
-  virtual Status wait_for_event(void* event, std::size_t stream) = 0;
+  /// Transfers asked of `stream` from now on begin after everything that has been queued on the
+  /// caller's CUDA stream (a cudaStream_t) so far, for instance after the kernels that write the
+  /// pages. The copier marks that point itself, so the handle is used during this call only.
+  /// `unavailable` where nothing runs on a GPU: there the work is done when the caller calls.
+  virtual Status wait_for_stream(void* cuda_stream, std::size_t stream) = 0;
   virtual std::size_t num_streams() const = 0;
 };
 

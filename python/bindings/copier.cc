@@ -125,13 +125,13 @@ void bind_copies(nb::class_<PyCopier>& type) {
           nb::arg("pool"), nb::arg("dst"), nb::arg("src"), nb::arg("stream") = 0,
           "As KvPool.move(), but slots may not be both read and written.")
       .def(
-          "wait_for_event",
-          [](PyCopier& self, std::uintptr_t event, std::size_t stream) {
-            unwrap(self.copier->wait_for_event(reinterpret_cast<void*>(event), stream));
+          "wait_for_stream",
+          [](PyCopier& self, std::uintptr_t cuda_stream, std::size_t stream) {
+            unwrap(self.copier->wait_for_stream(reinterpret_cast<void*>(cuda_stream), stream));
           },
-          nb::arg("event"), nb::arg("stream"),
-          "What is asked of this stream from now on happens after a cudaEvent_t that has been "
-          "recorded.");
+          nb::arg("cuda_stream"), nb::arg("stream"),
+          "Transfers asked of `stream` from now on begin after everything that has been queued on "
+          "the caller's CUDA stream so far (`torch.cuda.current_stream().cuda_stream`).");
 }
 
 }  // namespace

@@ -579,7 +579,7 @@ def test_copier_refuses_bad_pages_and_streams() -> None:
         with pytest.raises(pando.InvalidArgument):
             copier.backup(device, host, device_pages, pages, stream=stream)
     with pytest.raises(pando.Unavailable):
-        copier.wait_for_event(1, 0)
+        copier.wait_for_stream(1, 0)
     transfer = copier.backup(device, host, [1, 2], pages)
     with pytest.raises(pando.InvalidArgument, match="no load of this pool"):
         device.gate(transfer)

@@ -145,9 +145,9 @@ class CpuCopier final : public Copier {
     return submit(std::move(*plan), hold(pool), LoadOrder::by_page, stream);
   }
 
-  Status wait_for_event(void* /*event*/, std::size_t stream) override {
+  Status wait_for_stream(void* /*cuda_stream*/, std::size_t stream) override {
     if (Status valid = check_stream(stream, streams_.size()); !valid) return valid;
-    return make_error(ErrorCode::unavailable, "CPU copier: there are no CUDA events to wait for");
+    return make_error(ErrorCode::unavailable, "CPU copier: there are no CUDA streams to wait for");
   }
 
   std::size_t num_streams() const override { return streams_.size(); }

@@ -36,7 +36,7 @@ class SlowCopier final : public Copier {
                      {src.begin(), src.end()}});
     return Transfer(queue.back().task);
   }
-  Status wait_for_event(void*, std::size_t) override { return unexpected(); }
+  Status wait_for_stream(void*, std::size_t) override { return unexpected(); }
   std::size_t num_streams() const override { return 1; }
 
   void step(bool succeed = true) {

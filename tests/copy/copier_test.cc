@@ -72,9 +72,10 @@ TEST(CpuCopierOptions, NeedAThreadAndAStream) {
   EXPECT_EQ((*make_cpu_copier({.num_threads = 1, .num_streams = 7}))->num_streams(), 7u);
 }
 
-TEST_F(CpuCopier, HasNoCudaEventsToWaitFor) {
-  EXPECT_TRUE(fails(copier_->wait_for_event(nullptr, 0), ErrorCode::unavailable, "no CUDA events"));
-  EXPECT_TRUE(fails(copier_->wait_for_event(nullptr, 9), ErrorCode::invalid_argument, "stream"));
+TEST_F(CpuCopier, HasNoCudaStreamsToWaitFor) {
+  EXPECT_TRUE(
+      fails(copier_->wait_for_stream(nullptr, 0), ErrorCode::unavailable, "no CUDA streams"));
+  EXPECT_TRUE(fails(copier_->wait_for_stream(nullptr, 9), ErrorCode::invalid_argument, "stream"));
 }
 
 TEST_F(CpuCopier, RefusesPagesThatAreNotThere) {

@@ -214,7 +214,7 @@ TEST_F(Gpu, AStreamWaitsAtTheGateForItsLayerAlone) {
   cudaStreamDestroy(stream);
 }
 
-TEST_F(Gpu, ABackupWaitsForTheEventBehindTheEnginesWrites) {
+TEST_F(Gpu, ABackupWaitsForWhatTheEnginesStreamWrites) {
   const auto copier = *make_cuda_copier();
   const Geometry geometry = mha_geometry({{4, 0, 16, DType::bf16}, 4, 64});
   const auto pool = *KvPool::create({.geometry = geometry, .capacity_tokens = 256}, *device_);
@@ -229,22 +229,41 @@ TEST_F(Gpu, ABackupWaitsForTheEventBehindTheEnginesWrites) {
   const std::size_t busy_bytes = std::size_t{1} << 30;
   void* busy = *device_->allocate(busy_bytes, 256);
   cudaStream_t engine = nullptr;
-  cudaEvent_t written = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&engine, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(cudaEventCreate(&written), cudaSuccess);
   for (int i = 0; i < 100; ++i) cudaMemsetAsync(busy, i, busy_bytes, engine);
   for (const MemoryRegion& region : pool->regions())
     cudaMemsetAsync(region.address, 0x77, region.size_bytes, engine);
-  ASSERT_EQ(cudaEventRecord(written, engine), cudaSuccess);
-  ASSERT_TRUE(copier->wait_for_event(written, 0).ok());
+  ASSERT_TRUE(copier->wait_for_stream(engine, 0).ok());
   const Transfer backup = *copier->backup({*pool, *host, pages, host_pages}, 0);
   ASSERT_TRUE(backup.wait().ok());
   const std::byte* bytes = host->planes()[0].layers[0];
   for (std::size_t i = 0; i < host->size_bytes(); ++i) ASSERT_EQ(bytes[i], std::byte{0x77}) << i;
   ASSERT_EQ(cudaStreamSynchronize(engine), cudaSuccess);
-  cudaEventDestroy(written);
   cudaStreamDestroy(engine);
   device_->free(busy, busy_bytes);
+}
+
+TEST_F(Gpu, WhatATransferWaitsForLivesAsLongAsItWaits) {
+  // The copier's own thread makes the wait, after the caller has gone on: here behind a queue of
+  // transfers, when every stream that was named is gone.
+  const auto copier = *make_cuda_copier({.num_streams = 1});
+  const Geometry geometry = mha_geometry({{16, 0, 64, DType::bf16}, 8, 128});
+  const auto pool = *KvPool::create({.geometry = geometry, .capacity_tokens = 4096}, *device_);
+  const auto host = *HostPool::create({.ratio = 1.0, .keep_free_bytes = 0}, *pool, *pinned_);
+  std::vector<HostPageId> host_pages(host->num_pages());
+  ASSERT_TRUE(host->alloc(host_pages).ok());
+  host->protect_write(host_pages);
+  std::vector<PageId> pages;
+  for (std::size_t i = 1; i < pool->num_pages(); ++i) pages.push_back(static_cast<PageId>(i));
+  std::vector<Transfer> transfers;
+  for (int i = 0; i < 50; ++i) {
+    cudaStream_t engine = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&engine, cudaStreamNonBlocking), cudaSuccess);
+    for (int step = 0; step < 100; ++step) ASSERT_TRUE(copier->wait_for_stream(engine, 0).ok());
+    transfers.push_back(*copier->backup({*pool, *host, pages, host_pages}, 0));
+    ASSERT_EQ(cudaStreamDestroy(engine), cudaSuccess);
+  }
+  for (const Transfer& transfer : transfers) EXPECT_TRUE(transfer.wait().ok());
 }
 
 TEST_F(Gpu, CancelledTransfersTouchNothingAndOthersGoOn) {

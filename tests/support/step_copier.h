@@ -25,8 +25,8 @@ class StepCopier final : public Copier {
                         std::size_t stream) override {
     return inner_->move(pool, dst, src, stream);
   }
-  Status wait_for_event(void*, std::size_t) override {
-    return Error{ErrorCode::unavailable, "no events here"};
+  Status wait_for_stream(void*, std::size_t) override {
+    return Error{ErrorCode::unavailable, "no CUDA streams here"};
   }
   std::size_t num_streams() const override { return inner_->num_streams(); }
 

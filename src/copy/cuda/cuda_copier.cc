@@ -29,6 +29,33 @@ using cuda::status_of;
 
 enum class Route { kernel, kernel_by_layer, staging, inside };
 
+// A point on a stream of the caller's, behind which transfers begin. It belongs to the copier: the
+// issuer's thread waits for it long after the call that made it has returned.
+class Fence {
+ public:
+  explicit Fence(cudaStream_t of) : of_(of) {}
+  Fence(Fence&& other) noexcept : of_(other.of_), event_(std::exchange(other.event_, nullptr)) {}
+  Fence& operator=(Fence&&) = delete;
+  ~Fence() {
+    if (event_ != nullptr) cudaEventDestroy(event_);
+  }
+
+  cudaStream_t of() const { return of_; }
+  /// Moves the point behind everything that is queued on the stream now.
+  Status mark() {
+    if (event_ == nullptr)
+      if (Status made = cuda::make_event(event_); !made) return made;
+    return status_of(cudaEventRecord(event_, of_), "mark a point on the engine's stream");
+  }
+  Status make_wait(cudaStream_t stream) const {
+    return status_of(cudaStreamWaitEvent(stream, event_), "wait for the engine's stream");
+  }
+
+ private:
+  cudaStream_t of_;
+  cudaEvent_t event_ = nullptr;
+};
+
 // Events of a transfer, one per layer where it goes layer by layer, else one.
 class CudaTask final : public TransferTask {
  public:
@@ -67,8 +94,8 @@ class CudaTask final : public TransferTask {
   }
 
   /// Before it begins: what it waits for on the device.
-  void set_after(std::vector<cudaEvent_t> events) { after_ = std::move(events); }
-  const std::vector<cudaEvent_t>& after() const { return after_; }
+  void set_after(std::vector<Fence> fences) { after_ = std::move(fences); }
+  const std::vector<Fence>& after() const { return after_; }
 
   Status wait_layer_on(std::size_t layer, void* stream) override {
     if (layers_ready() > layer || layer >= num_layers()) return wait_layer(layer);
@@ -85,8 +112,8 @@ class CudaTask final : public TransferTask {
 
   Route route_;
   Direction direction_;
-  std::vector<cudaEvent_t> after_;   // the caller's
-  std::vector<cudaEvent_t> events_;  // its own
+  std::vector<Fence> after_;
+  std::vector<cudaEvent_t> events_;  // behind its own work
   std::atomic<bool> issued_ = false;
 };
 
@@ -167,7 +194,16 @@ class Lane {
 
   bool can_stage(const CopyPlan& plan) const { return staging_.pages_per_part(plan) > 0; }
 
-  void wait_for(cudaEvent_t event) { after_.push_back(event); }
+  /// One point per stream of the caller's: of two, the later one implies the earlier.
+  Status wait_for(cudaStream_t of) {
+    const cuda::DeviceGuard guard(options_.device);
+    for (Fence& fence : after_)
+      if (fence.of() == of) return fence.mark();
+    Fence fence(of);
+    if (Status marked = fence.mark(); !marked) return marked;
+    after_.push_back(std::move(fence));
+    return {};
+  }
 
   void submit(std::shared_ptr<CudaTask> task) {
     task->set_after(std::exchange(after_, {}));
@@ -227,10 +263,8 @@ class Lane {
   Status queue_work(CudaTask& task, ItemBuffer& buffer) {
     if (task.route() != Route::inside)
       sort_items(task.items(), task.direction() == Direction::backup ? Side::dst : Side::src);
-    for (cudaEvent_t event : task.after())
-      if (Status done = status_of(cudaStreamWaitEvent(streams_[0], event), "wait for an event");
-          !done)
-        return done;
+    for (const Fence& fence : task.after())
+      if (Status done = fence.make_wait(streams_[0]); !done) return done;
     const CopyPlan& plan = task.plan();
     const bool staged = task.route() == Route::staging;
     Result<const CopyItem*> items =
@@ -268,7 +302,7 @@ class Lane {
   }
 
   CudaCopierOptions options_;
-  std::vector<cudaEvent_t> after_;            // of the caller, for the next transfer
+  std::vector<Fence> after_;                  // for the next transfer; a few at most
   std::array<cudaStream_t, 2> streams_ = {};  // all but loads by layer use the first alone
   cudaStream_t upload_ = nullptr;             // of items, while the transfer before is under way
   cudaEvent_t fence_ = nullptr;
@@ -314,10 +348,9 @@ class CudaCopier final : public Copier {
         std::make_shared<CudaTask>(std::move(*plan), hold(pool), Route::inside, Direction::backup),
         stream);
   }
-  Status wait_for_event(void* event, std::size_t stream) override {
+  Status wait_for_stream(void* cuda_stream, std::size_t stream) override {
     if (Status valid = check_stream(stream, lanes_.size()); !valid) return valid;
-    lanes_[stream]->wait_for(static_cast<cudaEvent_t>(event));
-    return {};
+    return lanes_[stream]->wait_for(static_cast<cudaStream_t>(cuda_stream));
   }
   std::size_t num_streams() const override { return lanes_.size(); }
 
