@@ -431,6 +431,7 @@ class PrefixCache {
   const CacheOptions& options() const;
   CacheStats stats() const;
   TierStats tier_stats() const;
+  UnderWay under_way() const;
   /// The engine has computed so many tokens of a prompt, behind `cached_tokens` of it, in so many
   /// seconds. For the cost gate, and for a policy that weighs hits by what they save.
   Status report_prefill(std::size_t num_tokens, double seconds, std::size_t cached_tokens = 0);

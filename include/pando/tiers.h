@@ -152,6 +152,17 @@ struct PollResult {
   bool ranks_lost = false;
 };
 
+/// What has been started between tiers and not yet been applied by poll().
+struct UnderWay {
+  std::size_t backups = 0;  ///< copies from the device to the host
+  std::size_t loads = 0;    ///< copies from the host to the device
+  std::size_t puts = 0;     ///< nodes whose pages go to the store
+  std::size_t fetches =
+      0;  ///< prefetches not ended, and ended ones that the store still writes for
+
+  bool idle() const { return backups + loads + puts + fetches == 0; }
+};
+
 /// Totals since creation or reset(), in tokens unless said otherwise.
 struct TierStats {
   std::uint64_t backed_up_tokens = 0;  ///< copied to the host

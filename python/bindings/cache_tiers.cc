@@ -100,6 +100,12 @@ void bind_cache_tiers(nb::class_<PyCache>& type) {
                              [&](PrefixCache& c) { return c.host_sizes(kind); });
           },
           nb::arg("kind") = ComponentKind::full)
+      .def(
+          "under_way",
+          [](PyCache& self) {
+            return self.work("under_way", false, [](PrefixCache& c) { return c.under_way(); });
+          },
+          "What has been started between tiers and not yet been applied by poll().")
       .def("tier_stats",
            [](PyCache& self) {
              return self.work("tier_stats", false, [](PrefixCache& c) { return c.tier_stats(); });

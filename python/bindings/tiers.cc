@@ -207,6 +207,14 @@ void bind_loads(nb::module_& m) {
       .field("ranks_lost", &PollResult::ranks_lost, "bool",
              "The ranks could not reach each other: the cache must be given up on every rank.")
       .done();
+  bind_struct<UnderWay>(m, "UnderWay",
+                        "What has been started between tiers and not yet been applied by poll().")
+      .field("backups", &UnderWay::backups, "int", "Copies from the device to the host.")
+      .field("loads", &UnderWay::loads, "int", "Copies from the host to the device.")
+      .field("puts", &UnderWay::puts, "int", "Nodes whose pages go to the store.")
+      .field("fetches", &UnderWay::fetches, "int",
+             "Prefetches not ended, and ended ones that the store still writes for.")
+      .done();
 }
 
 void bind_tier_stats(nb::module_& m) {

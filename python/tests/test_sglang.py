@@ -551,8 +551,8 @@ def test_copies_wait_for_the_streams_that_compute() -> None:
     engine = Setup(page_size=4, write_policy="write_through").engine()
     cache = engine.cache
     waits: list[tuple[int, int]] = []
-    stream = SimpleNamespace(record_event=lambda: SimpleNamespace(cuda_event=7))
-    copier = SimpleNamespace(wait_for_event=lambda event, number: waits.append((event, number)))
+    stream = SimpleNamespace(cuda_stream=7)
+    copier = SimpleNamespace(wait_for_stream=lambda of, number: waits.append((of, number)))
     host = cache._host
     cache._host = SimpleNamespace(
         stream=lambda: stream,

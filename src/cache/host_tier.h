@@ -57,6 +57,10 @@ class HostTier {
   /// Waits for everything under way and applies it as it is here: before everything goes.
   void drain();
   bool idle() const { return backups_.empty() && loads_.empty(); }
+  void count(UnderWay& under_way) const {
+    under_way.backups = backups_.size();
+    under_way.loads = loads_.size();
+  }
   RadixIndex::Evicted evict(const RadixIndex::Goal& goal);
 
   /// Host pages that something under way has asked for. Ranks ask alike, though a pool may refuse

@@ -61,6 +61,10 @@ class StorageTier {
   void apply(std::span<const std::int64_t> values, PollResult& result);
 
   bool idle() const { return puts_.empty() && fetches_.empty(); }
+  void count(UnderWay& under_way) const {
+    under_way.puts = puts_.size();
+    under_way.fetches = fetches_.size();
+  }
   std::size_t num_host_locks() const { return num_host_locks_; }
   HostTier::Reserved reserved() const;
   HostTier::Claim claimed() const;

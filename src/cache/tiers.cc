@@ -182,6 +182,13 @@ EvictResult PrefixCache::quiet_evict_host(std::size_t num_tokens) {
           .nodes = evicted.nodes};
 }
 
+UnderWay PrefixCache::under_way() const {
+  UnderWay under_way;
+  if (impl_->tier) impl_->tier->count(under_way);
+  if (impl_->storage) impl_->storage->count(under_way);
+  return under_way;
+}
+
 Sizes PrefixCache::host_sizes(ComponentKind kind) const {
   const Sizes pages = impl_->index.host_sizes(kind);
   const std::size_t by = kind == ComponentKind::state ? 1 : impl_->index.page_size();

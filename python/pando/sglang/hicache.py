@@ -172,6 +172,24 @@ class PandoHiCache(PandoPrefixCache):
     def is_load_back_event_done(self, consumer_index: int) -> bool:
         return True
 
+    # What is under way, as SGLang asks: it counts them before it flushes, attaches or detaches.
+
+    @property
+    def ongoing_write_through(self) -> range:
+        return range(self._cache.under_way().backups)
+
+    @property
+    def ongoing_load_back(self) -> range:
+        return range(self._cache.under_way().loads)
+
+    @property
+    def ongoing_prefetch(self) -> range:
+        return range(self._cache.under_way().fetches)
+
+    @property
+    def ongoing_backup(self) -> range:
+        return range(self._cache.under_way().puts)
+
     def check_hicache_events(self) -> None:
         self._fence_backups()
         result = self._cache.poll()
@@ -200,8 +218,7 @@ class PandoHiCache(PandoPrefixCache):
         if self.cache_controller.load_fence_stream is not None:
             streams.append(self.cache_controller.load_fence_stream)
         for stream in streams:
-            event = stream.record_event()
-            copier.wait_for_event(event.cuda_event, copier_stream)
+            copier.wait_for_stream(stream.cuda_stream, copier_stream)
 
     def _insert_for(self, *args: Any, **kwargs: Any) -> Any:
         self._fence_backups()

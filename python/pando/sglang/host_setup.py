@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 import pando
-from pando.sglang.interface import Interface, Unsupported, import_sglang, sglang_version
+from pando.sglang.interface import Unsupported, import_sglang
 
 # Settings of SGLang's own stores that mean nothing here: page hashes have their prefix in them.
 _IGNORED_SETTINGS = ("hicache_storage_pass_prefix_keys",)
@@ -33,11 +33,6 @@ class HostSetup:
 def host_setup(context: Any) -> HostSetup:
     """From SGLang's TreeCacheBuildContext."""
     params = context.params
-    if Interface.installed().by_checkpoint:
-        raise Unsupported(
-            "--enable-hierarchical-cache is supported with SGLang 0.5.13 to 0.5.20: the scheduler "
-            f"of this one ({sglang_version()}) works on the inside of its own cache"
-        )
     if context.is_hybrid_swa:
         raise Unsupported(
             "--enable-hierarchical-cache with sliding-window layers is not supported by "

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole SGLang engines, on the CPU, once with SGLang's cache and once with Pando's.
+
+Each configuration is a set of engine arguments and a list of steps (see sglang_child.py). Both
+engines get the same requests. Then: every output is equal token by token, SGLang found no lost
+memory, nothing was logged as an error, and cached tokens stand side by side in the report.
+
+SGLang's hierarchical cache needs a GPU (it pins memory through the CUDA runtime), so on a CPU
+engines with a host tier or storage are compared with SGLang's plain cache: outputs must be equal,
+and at least as many tokens must come from the cache.
+
+    PANDO_SGLANG  the versions: "0.5.23=FOLDERS 0.5.20=FOLDERS …", FOLDERS as in PYTHONPATH
+    PANDO_PYTHONPATH  where pando, with its metadata, is imported from
+    PANDO_ENGINES_OUT  where models, logs and results go
+
+scripts/test-engines.sh sets them. `-k core` is the part that every change runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import models
+
+HERE = Path(__file__).parent
+OUT = Path(os.environ.get("PANDO_ENGINES_OUT", "build/engines/out")).absolute()
+VERSIONS = dict(item.split("=", 1) for item in os.environ.get("PANDO_SGLANG", "").split())
+LIMIT_S = 420
+
+CONVERSATIONS = [
+    ["converse", {}],
+    ["crowd", {}],
+    ["overload", {}],
+    ["converse", {"turns": 6}],
+    ["idle", {}],
+    ["flush", {}],
+]
+TWO_LIVES = (
+    [["converse", {}], ["idle", {}]],
+    [["converse", {}], ["abort", {}], ["crowd", {}], ["idle", {}], ["flush", {}]],
+)
+HOST_TIER = {"enable_hierarchical_cache": True, "hicache_ratio": 3.0}
+STORAGE = HOST_TIER | {
+    "hicache_storage_backend": "file",
+    "hicache_storage_prefetch_policy": "wait_complete",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """How an engine is started, and what is done with it. Each list of steps is the life of one
+    process; the next one starts where the files of the one before are."""
+
+    name: str
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+    lives: tuple[Any, ...] = (CONVERSATIONS,)
+    model: str = "llama"
+    stock: str | None = None  # the configuration that SGLang's own cache runs; else the same
+    core: bool = False
+    gains: bool = False  # more tokens come from the cache than with SGLang's own
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}-core" if self.core else self.name
+
+
+def hierarchical(policy: str, **more: Any) -> Configuration:
+    arguments = HOST_TIER | {"hicache_write_policy": policy}
+    return Configuration(f"host-{policy}", arguments, stock="plain", gains=True, **more)
+
+
+CONFIGURATIONS = [
+    Configuration("plain", core=True),
+    Configuration("hazard", {"radix_eviction_policy": "hazard"}, stock="plain"),
+    Configuration("window", model="window"),
+    hierarchical("write_through", core=True),
+    hierarchical("write_through_selective"),
+    hierarchical("write_back"),
+    Configuration(
+        "file",
+        STORAGE | {"hicache_write_policy": "write_through"},
+        lives=TWO_LIVES,
+        gains=True,
+        stock="two-lives",
+        core=True,
+    ),
+    Configuration(
+        "attach",
+        HOST_TIER,
+        lives=(
+            [
+                ["converse", {}],
+                ["attach", {"backend": "file"}],
+                ["crowd", {}],
+                ["idle", {}],
+                ["detach", {}],
+                ["overload", {}],
+                ["converse", {"turns": 6}],
+                ["idle", {}],
+                ["flush", {}],
+            ],
+        ),
+        stock="plain",
+        gains=True,
+    ),
+    Configuration(
+        "lora",
+        {"enable_lora": True, "lora_backend": "torch_native", "max_loras_per_batch": 3},
+        lives=([["adapters", {"names": list(models.ADAPTERS)}], ["converse", {"turns": 3}]],),
+    ),
+    Configuration("mla", model="mla"),
+    Configuration("mla-host", HOST_TIER, model="mla", stock="mla", gains=True),
+    Configuration("tensor-parallel", {"tp_size": 2}),
+    Configuration(
+        "tensor-parallel-file",
+        STORAGE | {"tp_size": 2},
+        lives=TWO_LIVES,
+        stock="tensor-parallel-two-lives",
+        gains=True,
+    ),
+]
+# What SGLang's own cache runs in place of a configuration that needs a GPU there.
+STOCK = {
+    "two-lives": Configuration("two-lives", lives=TWO_LIVES),
+    "tensor-parallel-two-lives": Configuration(
+        "tensor-parallel-two-lives", {"tp_size": 2}, lives=TWO_LIVES
+    ),
+} | {configuration.name: configuration for configuration in CONFIGURATIONS}
+
+
+@functools.cache
+def model(kind: str) -> Path:
+    """Made by the newest version's Transformers, in a process of its own."""
+    folder = OUT / "models" / kind
+    if not (folder / "done").exists():
+        newest = VERSIONS[max(VERSIONS, key=_numbers)]
+        subprocess.run(
+            [sys.executable, HERE / "models.py", folder, kind],
+            env=os.environ | {"PYTHONPATH": newest},
+            check=True,
+        )
+    return folder
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+@dataclasses.dataclass
+class Result:
+    requests: list[dict[str, Any]]
+    notes: dict[str, Any]
+    log: str
+
+    def cached(self) -> int:
+        return sum(request["cached"] for request in self.requests)
+
+
+_results: dict[tuple[str, str, str], Result] = {}
+
+
+def run(version: str, configuration: Configuration, cache: str) -> Result:
+    """Starts engine after engine, one per life. Each result is kept for those who compare with
+    it; a failure shows the end of the log."""
+    key = version, configuration.name, cache
+    if key not in _results:
+        _results[key] = _run(version, configuration, cache)
+    return _results[key]
+
+
+def _run(version: str, configuration: Configuration, cache: str) -> Result:
+    folder = OUT / version / f"{configuration.name}-{cache}"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "store").mkdir(parents=True)
+    arguments = {
+        "model_path": str(model(configuration.model)),
+        # The paged allocator of older versions needs Triton, so pages there are of one token.
+        "page_size": 16 if _numbers(version) >= (0, 5, 21) else 1,
+        "max_total_tokens": 1408,
+        "chunked_prefill_size": 128,
+        "schedule_policy": "lpm",
+        "schedule_conservativeness": 0.1,
+    } | configuration.arguments
+    if cache == "pando":
+        arguments["radix_cache_backend"] = "pando"
+    if configuration.name == "lora":
+        arguments["lora_paths"] = {
+            name: str(model("llama") / name) for name in models.ADAPTERS
+        }
+    requests: list[dict[str, Any]] = []
+    notes: dict[str, Any] = {}
+    log = ""
+    for number, steps in enumerate(configuration.lives):
+        spec, result, log_file = (folder / f"{number}.{end}" for end in ("spec", "json", "log"))
+        spec.write_text(json.dumps({"arguments": arguments, "steps": steps}))
+        with log_file.open("w") as output:
+            subprocess.run(
+                [sys.executable, HERE / "sglang_child.py", spec, result],
+                env=_environment(version, configuration, folder),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=LIMIT_S,
+            )
+        log += log_file.read_text()
+        if not result.exists():
+            pytest.fail(f"{version} {configuration.name} with {cache} ended early:\n{log[-6000:]}")
+        data = json.loads(result.read_text())
+        requests += data["requests"]
+        notes |= data["notes"]
+    return Result(requests, notes, log)
+
+
+def _environment(version: str, configuration: Configuration, folder: Path) -> dict[str, str]:
+    paths = [VERSIONS[version], os.environ["PANDO_PYTHONPATH"], str(HERE / "stubs"), str(HERE)]
+    environment = os.environ | {
+        "PYTHONPATH": ":".join(paths),
+        "SGLANG_USE_CPU_ENGINE": "1",
+        "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE": "1",
+        "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR": str(folder / "store"),
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONWARNINGS": "ignore",
+        "OMP_NUM_THREADS": "1",
+    }
+    if configuration.model == "window":
+        environment["PANDO_TEST_WINDOW"] = "1"
+    if configuration.name == "lora":
+        environment["PANDO_TEST_ADAPTERS"] = "1"
+    return environment
+
+
+def check_log(result: Result) -> None:
+    """SGLang says what it has lost, and what went wrong, in its log."""
+    for line in result.log.splitlines():
+        for sign in ("memory leak", "Traceback (most recent call last)", "Scheduler hit an exception"):
+            assert sign not in line, f"{line}\n{result.log[-6000:]}"
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda each: each.id)
+@pytest.mark.parametrize("version", sorted(VERSIONS, key=_numbers))
+def test_an_engine_answers_alike(version: str, configuration: Configuration, record: Any) -> None:
+    stock = run(version, STOCK[configuration.stock or configuration.name], "stock")
+    ours = run(version, configuration, "pando")
+    check_log(stock)
+    check_log(ours)
+    record(version, configuration.name, stock, ours)
+    steps = [request["step"] for request in stock.requests]
+    assert [request["step"] for request in ours.requests] == steps
+    for number, (theirs, mine) in enumerate(zip(stock.requests, ours.requests)):
+        assert mine["output"] == theirs["output"], f"request {number} ({steps[number]})"
+        assert mine["prompt"] == theirs["prompt"]
+    if configuration.gains:
+        assert ours.cached() > stock.cached()
+    elif configuration.stock is None:
+        assert ours.cached() >= 0.98 * stock.cached()
+    for name, outcome in ours.notes.items():
+        assert outcome["success"], f"{name}: {outcome['message']}"
+    if "overload" in steps and configuration.arguments.get("tp_size", 1) == 1:
+        assert "Retract" in ours.log, "nothing was retracted: the overload is too small"
