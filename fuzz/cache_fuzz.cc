@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   config.policy = kPolicies[pick >> 6];
   const std::uint8_t parts = data[1];
   if ((parts & 1) != 0)
-    config.window = config.page_size + (parts >> 1 & 7) % (2 * config.page_size);
+    config.window = 1 + (parts >> 1 & 7) * 3 * config.page_size / 8;  // up to almost three pages
   if ((parts & 16) != 0) {
     config.state = pando::StateOptions{.snapshot_interval = (parts >> 5 & 3) * config.page_size};
     if ((parts & 128) != 0) config.state->max_per_path = 2;

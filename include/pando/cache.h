@@ -59,8 +59,13 @@ struct CacheOptions {
   bool partial_pages = true;       ///< report, and hold, further tokens that agree inside a page
   /// Seeds the table that finds children. Random unless given; the tree does not depend on it.
   std::optional<std::uint64_t> hash_seed = {};
-  /// Tokens that a sliding-window layer looks back, at least a page. Needs a WindowAllocator, or an
-  /// engine's slots that have a window side.
+  /// Tokens that a sliding-window layer looks back, 1 at least; it may be shorter than a page.
+  /// Needs a WindowAllocator, or an engine's slots that have a window side.
+  ///
+  /// Invariant: a match of n tokens is valid when each of the last min(n, window) of them has its
+  /// window side. Window sides come and go in whole pages and n is whole pages, so these are the
+  /// last ceil(window / page_size) pages before n, or all pages where there are fewer. With a
+  /// window of a page or less that is the last page alone, though the next token sees only its end.
   std::optional<std::size_t> window = {};
   /// For models with recurrent layers. Needs a StateAllocator.
   std::optional<StateOptions> state = {};

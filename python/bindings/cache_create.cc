@@ -118,7 +118,8 @@ void bind_options(nb::module_& m) {
       .PANDO_OPTION(evict_whole_nodes, "bool", "evict() drops its last victim whole.")
       .PANDO_OPTION(partial_pages, "bool", "Report further tokens that agree inside a page.")
       .PANDO_OPTION(hash_seed, "int | None", "Of the table that finds children; random if None.")
-      .PANDO_OPTION(window, "int | None", "Tokens that a sliding-window layer looks back.")
+      .PANDO_OPTION(window, "int | None",
+                    "Tokens that a sliding-window layer looks back; may be fewer than a page.")
       .PANDO_OPTION(state, "StateOptions | None", "For models with recurrent layers.")
       .PANDO_OPTION(remember_evicted, "int", "How many evicted pages explain() remembers.")
       .field("retention", &Py::retention, "RetentionOptions",

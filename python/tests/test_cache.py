@@ -156,6 +156,24 @@ def test_errors_are_the_librarys_own() -> None:
         allocator.free([3])
 
 
+@pytest.mark.parametrize("window", [1, 4, 15])
+def test_a_window_may_be_smaller_than_a_page(window: int) -> None:
+    slots = pando.WindowAllocator(512, 128, page_size=16)
+    cache = pando.PrefixCache(slots, pando.CacheOptions(page_size=16, window=window))
+    request = pando.Request(np.arange(100))
+    cache.start(request)
+    for end in (48, 100):
+        cache.allocate(request, end)
+        cache.release_window(request, end)
+    cache.finish(request)
+    assert cache.match(np.arange(100)).length == 96
+    assert cache.match(np.arange(80)).length == 0
+    assert cache.sizes(pando.ComponentKind.window).total == 16
+    cache.check()
+    with pytest.raises(ValueError, match="a window of 0 tokens"):
+        pando.PrefixCache(slots, pando.CacheOptions(page_size=16, window=0))
+
+
 def test_options_compose() -> None:
     slots = pando.WindowAllocator(512, 128, page_size=16)
     states = pando.StateAllocator(4)

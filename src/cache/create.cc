@@ -155,9 +155,9 @@ Status CacheOptions::validate() const {
   if (!std::has_single_bit(page_size) || page_size > (std::size_t{1} << 20))
     return make_error(ErrorCode::invalid_argument,
                       "page size {} is not a power of two in [1, 2^20]", page_size);
-  if (window && *window < page_size)
+  if (window && *window == 0)
     return make_error(ErrorCode::invalid_argument,
-                      "a window of {} tokens does not cover a page of {}", *window, page_size);
+                      "a window of 0 tokens: nothing would be looked back at; expected 1 at least");
   if (state && state->max_per_path == 0)
     return make_error(ErrorCode::invalid_argument,
                       "state.max_per_path is 0: nothing could be matched; expected 1 at least");

@@ -221,7 +221,7 @@ class BlockCacheModel : public ::testing::TestWithParam<std::string> {
 
 void BlockCacheModel::run(BlockCacheOptions options) {
   options.policy = GetParam();
-  constexpr std::size_t kCases = 24;  // that share a million operations
+  constexpr std::size_t kCases = 30;  // that share a million operations
   const char* given = std::getenv("PANDO_MODEL_OPS");
   const std::size_t num_ops =
       given != nullptr ? static_cast<std::size_t>(std::atoll(given)) : 1'000'000 / kCases;
@@ -234,6 +234,11 @@ void BlockCacheModel::run(BlockCacheOptions options) {
 TEST_P(BlockCacheModel, FullAttention) { run(block_options({full_group(4)}, 40)); }
 TEST_P(BlockCacheModel, BlocksOfOneToken) { run(block_options({full_group(1)}, 150)); }
 TEST_P(BlockCacheModel, SlidingWindow) { run(block_options({window_group(4, 10)}, 40)); }
+TEST_P(BlockCacheModel, WindowOfItsOwnTokenOnly) { run(block_options({window_group(4, 1)}, 40)); }
+TEST_P(BlockCacheModel, WindowSmallerThanABlock) { run(block_options({window_group(4, 3)}, 40)); }
+TEST_P(BlockCacheModel, FullAndWindowsSmallerThanABlock) {
+  run(block_options({full_group(4), window_group(4, 2), window_group(8, 5)}, 90));
+}
 TEST_P(BlockCacheModel, ChunkedLocal) { run(block_options({chunked_group(4, 12)}, 40)); }
 TEST_P(BlockCacheModel, RecurrentAtStepEnds) { run(block_options({recurrent_group(4)}, 24)); }
 TEST_P(BlockCacheModel, RecurrentAtEveryBlock) {

@@ -213,7 +213,7 @@ class BlockTierModel : public ::testing::TestWithParam<std::string> {
 
 void BlockTierModel::run(TierCase c) {
   c.policy = GetParam();
-  constexpr std::size_t kCases = 10;  // that share 400 000 operations
+  constexpr std::size_t kCases = 12;  // that share 400 000 operations
   const char* given = std::getenv("PANDO_MODEL_OPS");
   const std::size_t num_ops =
       given != nullptr ? static_cast<std::size_t>(std::atoll(given)) : 400'000 / 8 / kCases;
@@ -232,6 +232,9 @@ TEST_P(BlockTierModel, WriteBack) {
 }
 TEST_P(BlockTierModel, HybridGroups) {
   run({.groups = {full_group(4), window_group(4, 6), recurrent_group(4)}, .num_blocks = 60});
+}
+TEST_P(BlockTierModel, WindowsSmallerThanABlock) {
+  run({.groups = {full_group(4), window_group(4, 2), window_group(4, 1)}, .num_blocks = 80});
 }
 TEST_P(BlockTierModel, BlockSizesThatDiffer) {
   run({.groups = {window_group(2, 7), chunked_group(4, 8), recurrent_group(8, true)},

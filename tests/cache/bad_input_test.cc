@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "pando/chunk_cache.h"
 #include "support/cache_fixture.h"
 #include "support/hybrid_fixture.h"
 
@@ -287,12 +288,14 @@ TEST(PrefixCacheDeathTest, TheValueOfAnErrorNamesTheError) {
 
 // ---- Components --------------------------------------------------------------------------------
 
-TEST(BadComponents, AWindowThatIsZeroOrDoesNotCoverAPageIsRefused) {
-  auto allocator =
-      *WindowAllocator::create({.full_tokens = 256, .window_tokens = 128, .page_size = 16});
-  for (const std::size_t window : {0, 15}) {
-    EXPECT_TRUE(fails(PrefixCache::create({.page_size = 16, .window = window}, *allocator),
-                      kInvalid, "does not cover a page of 16"));
+TEST(BadComponents, AWindowOfNoTokensIsRefused) {
+  for (const std::size_t page_size : {1, 16}) {
+    auto allocator = *WindowAllocator::create(
+        {.full_tokens = 256, .window_tokens = 128, .page_size = page_size});
+    EXPECT_TRUE(fails(PrefixCache::create({.page_size = page_size, .window = 0}, *allocator),
+                      kInvalid, "a window of 0 tokens"));
+    EXPECT_TRUE(fails(ChunkCache::create(*allocator, 0), kInvalid, "a window of 0 tokens"));
+    EXPECT_TRUE(PrefixCache::create({.page_size = page_size, .window = 1}, *allocator).ok());
   }
 }
 

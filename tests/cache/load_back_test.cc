@@ -193,6 +193,23 @@ TEST(HostTier, AWindowComesBackWithItsTokens) {
   EXPECT_TRUE(cache.closes());
 }
 
+TEST(HostTier, OfAWindowSmallerThanAPageOnePageComesBack) {
+  for (const std::size_t window : {1, 3}) {
+    TieredCache cache({.cache = {.page_size = 4, .window = window}});
+    cache.put(tokens(24));
+    cache.settle();
+    cache->evict(24);
+    EXPECT_EQ(cache.match(tokens(24)).host_length, 24u);
+    EXPECT_EQ(cache.load(tokens(24)).size(), 24u);
+    EXPECT_EQ(cache->sizes(ComponentKind::window).total, 4u);
+    cache.settle();
+    EXPECT_EQ(cache.match(tokens(24)).length, 24u);
+    EXPECT_EQ(cache.match(tokens(20)).length, 0u);
+    EXPECT_EQ(cache.match(tokens(20)).host_length, 20u);
+    EXPECT_TRUE(cache.closes());
+  }
+}
+
 TEST(HostTier, AWindowAloneIsLoadedWhereTheTokensAreOnTheDevice) {
   TieredCache cache({.cache = {.page_size = 2, .window = 8}});
   cache.put(tokens(12));

@@ -138,6 +138,20 @@ TEST_F(PrefetchTest, WindowsAndSnapshotsAreStoredAndFetched) {
   EXPECT_TRUE(cache.holds_state(key, cache.match(key)));
 }
 
+TEST_F(PrefetchTest, OfAWindowSmallerThanAPageOnePageIsFetched) {
+  const TierSetup setup{.cache = {.page_size = 4, .window = 1}};
+  const Tokens key = tokens(24);
+  store(key, setup);
+  TieredCache cache(setup);
+  attach(cache);
+  EXPECT_EQ(fetch(cache, key), 24u);
+  EXPECT_EQ(cache->storage_stats().read_pages, 6u + 1u);
+  EXPECT_EQ(cache.match(key).host_length, 24u);
+  EXPECT_EQ(cache.load(key).size(), 24u);
+  cache.settle();
+  EXPECT_TRUE(cache.closes());
+}
+
 TEST_F(PrefetchTest, BigramKeysAreStoredAndFetched) {
   const TierSetup setup{.cache = {.page_size = 4, .bigram = true}};
   store(tokens(13), setup);

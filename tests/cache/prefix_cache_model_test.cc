@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,10 +39,39 @@ const Case kPlainCases[] = {
     {"page64_bigram_lfu", {.page_size = 64, .bigram = true, .policy = "lfu", .num_pages = 12}},
 };
 
-// The plain cases, and every combination of components, page sizes and kinds of key; the other
-// options take turns. Namespaces are in every key.
+// Windows smaller than a page: one token, some, and all but one; over Pando's allocator and over an
+// engine's slots.
+std::vector<Case> small_windows() {
+  std::vector<Case> cases;
+  const char* const policies[] = {"lru", "slru", "lfu", "lru", "priority"};
+  std::size_t turn = 0;
+  for (const std::size_t page_size : {2, 4, 16}) {
+    for (const std::size_t window : std::set<std::size_t>{1, page_size / 4 + 1, page_size - 1}) {
+      if (window >= page_size) continue;
+      for (const bool state : {false, true}) {
+        ModelConfig config{.page_size = page_size, .bigram = turn % 3 == 1, .window = window};
+        config.events = turn % 4 == 2;
+        config.whole_nodes = turn % 5 == 3;
+        config.own_allocator = turn % 2 == turn / 2 % 2;
+        config.policy = policies[turn % std::size(policies)];
+        config.num_window_pages = turn % 3 == 2 ? 8 : 16;
+        if (state) config.state = StateOptions{.snapshot_interval = turn % 3 * page_size};
+        cases.push_back({"window" + std::to_string(window) + (state ? "_state_page" : "_page") +
+                             std::to_string(page_size) + (config.bigram ? "_bigram" : ""),
+                         config});
+        ++turn;
+      }
+    }
+  }
+  return cases;
+}
+
+// The plain cases, those with a window smaller than a page, and every combination of components,
+// page sizes and kinds of key; the other options take turns. Namespaces are in every key.
 std::vector<Case> all_cases() {
   std::vector<Case> cases(std::begin(kPlainCases), std::end(kPlainCases));
+  const std::vector<Case> small = small_windows();
+  cases.insert(cases.end(), small.begin(), small.end());
   const char* const policies[] = {"lru", "lru", "priority", "lfu", "lru", "slru", "fifo", "mru"};
   const StateOptions thinning[] = {
       {},
@@ -61,7 +91,7 @@ std::vector<Case> all_cases() {
           config.whole_nodes = turn % 4 == 3;
           config.own_allocator = turn % 5 < 3;
           config.policy = policies[turn % std::size(policies)];
-          // One page, two and a bit, three.
+          // One page, two and a bit, three; smaller ones are below.
           if (window) config.window = page_size * (turn % 3 + 1) + (turn % 3 == 1 ? 1 : 0);
           if (state) {
             config.state = thinning[turn % std::size(thinning)];

@@ -29,36 +29,45 @@ struct Case {
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
+enum class Window { none, pages, part_of_a_page };
+constexpr const char* kWindowNames[] = {"", "_window", "_small_window"};
+
+// The options that are not in the name take turns.
+Case make_case(std::size_t turn, WritePolicy write, Window window, bool state, bool faults) {
+  const char* const policies[] = {"lru", "hazard", "lfu", "fifo", "priority", "hazard", "slru"};
+  TierSetup setup;
+  setup.write_policy = write;
+  setup.cache.page_size = turn % 3 == 0 ? 1 : 2;
+  setup.cache.bigram = turn % 4 == 1;
+  setup.cache.events = turn % 5 == 2;
+  setup.cache.evict_whole_nodes = turn % 7 == 3;
+  setup.cache.hash_seed = 1;
+  if (window == Window::pages) setup.cache.window = 4;
+  if (window == Window::part_of_a_page) {
+    setup.cache.page_size = turn % 4 == 0 ? 2 : 4;
+    setup.cache.window = 1 + turn % (setup.cache.page_size - 1);
+  }
+  if (state) setup.cache.state = StateOptions{.snapshot_interval = turn % 2 * 4};
+  setup.reclaim_mirrors_first = turn % 3 == 1;
+  setup.policy = policies[turn % std::size(policies)];
+  setup.cache.retention.tenants = {{.name = "t",
+                                    .device_floor = turn % 3 * 8,
+                                    .host_floor = turn % 2 * 12,
+                                    .device_cap = turn % 4 == 0 ? 24 : SIZE_MAX,
+                                    .host_cap = turn % 5 == 0 ? 32 : SIZE_MAX}};
+  return {std::string(to_string(write)) + kWindowNames[static_cast<std::size_t>(window)] +
+              (state ? "_state" : "") + (faults ? "_faults" : ""),
+          setup, faults, turn % 2 == 1 || turn % 5 == 0};
+}
+
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  std::size_t turn = 0;
-  const char* const policies[] = {"lru", "hazard", "lfu", "fifo", "priority", "hazard", "slru"};
   for (const WritePolicy write :
        {WritePolicy::write_through, WritePolicy::write_through_selective, WritePolicy::write_back})
-    for (const bool window : {false, true})
+    for (const Window window : {Window::none, Window::pages, Window::part_of_a_page})
       for (const bool state : {false, true})
-        for (const bool faults : {false, true}) {
-          TierSetup setup;
-          setup.write_policy = write;
-          setup.cache.page_size = turn % 3 == 0 ? 1 : 2;
-          setup.cache.bigram = turn % 4 == 1;
-          setup.cache.events = turn % 5 == 2;
-          setup.cache.evict_whole_nodes = turn % 7 == 3;
-          setup.cache.hash_seed = 1;
-          if (window) setup.cache.window = 4;
-          if (state) setup.cache.state = StateOptions{.snapshot_interval = turn % 2 * 4};
-          setup.reclaim_mirrors_first = turn % 3 == 1;
-          setup.policy = policies[turn % std::size(policies)];
-          setup.cache.retention.tenants = {{.name = "t",
-                                            .device_floor = turn % 3 * 8,
-                                            .host_floor = turn % 2 * 12,
-                                            .device_cap = turn % 4 == 0 ? 24 : SIZE_MAX,
-                                            .host_cap = turn % 5 == 0 ? 32 : SIZE_MAX}};
-          cases.push_back({std::string(to_string(write)) + (window ? "_window" : "") +
-                               (state ? "_state" : "") + (faults ? "_faults" : ""),
-                           setup, faults, turn % 2 == 1 || turn % 5 == 0});
-          ++turn;
-        }
+        for (const bool faults : {false, true})
+          cases.push_back(make_case(cases.size(), write, window, state, faults));
   return cases;
 }
 
@@ -278,6 +287,8 @@ class TierModel {
         }
       }
     }
+    if (cache_.window_slots && a % 5 < 2)
+      RC_ASSERT(cache_->release_window(request, key.size()).ok());
     if (b % 3 == 0) RC_ASSERT(cache_->checkpoint(request, b % 2 == 0).ok());
     RC_ASSERT(cache_->finish(request, a % 13 != 5).ok());
   }

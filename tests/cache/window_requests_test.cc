@@ -166,6 +166,87 @@ TEST(WindowFinish, InsertsNothingThatItsLeaseAloneKept) {
   EXPECT_TRUE(cache.closes());
 }
 
+// ---- A window smaller than a page --------------------------------------------------------------
+
+TEST(Window, SmallerThanAPageIsGivenBackInWholePages) {
+  for (const std::size_t w : {1, 4, 15, 16}) {
+    HybridCache cache = window_cache(kPage, w);
+    Computed r(cache, tokens(100));
+    EXPECT_EQ(*cache->release_window(r.request, 31), 0u) << w;
+    EXPECT_EQ(*cache->release_window(r.request, 32), 16u) << w;  // a match of 32 needs [16, 32)
+    EXPECT_EQ(*cache->release_window(r.request, 47), 0u) << w;   // so does one of 47
+    EXPECT_EQ(*cache->release_window(r.request, 100), 64u) << w;
+    EXPECT_EQ(r.request.window_released, 80u) << w;
+    EXPECT_TRUE(cache.closes({.full = 112, .windows = 32})) << w;
+    cache->finish(r.request).value();
+    EXPECT_EQ(cache.probe(tokens(100)), 96u) << w;
+    EXPECT_EQ(cache.window_sizes().total, 16u) << w;
+    EXPECT_TRUE(cache.closes()) << w;
+  }
+}
+
+TEST(Window, SmallerThanAPageLeavesAnEndThatCanBeMatched) {
+  for (std::size_t w = 1; w < kPage; w += 7) {
+    for (std::size_t n = 1; n < 100; n += 3) {
+      HybridCache cache = window_cache(kPage, w);
+      Computed r(cache, tokens(n));
+      for (std::size_t computed = 1; computed <= n; ++computed)
+        cache->release_window(r.request, computed).value();
+      cache->finish(r.request).value();
+      EXPECT_EQ(cache.probe(tokens(n)), n / kPage * kPage) << n << ", window " << w;
+      EXPECT_LE(cache.window_sizes().total, kPage) << n << ", window " << w;
+      EXPECT_TRUE(cache.closes());
+    }
+  }
+}
+
+TEST(Window, SmallerThanAPageIsHeldUntilAWholePageLiesBehindTheLease) {
+  HybridCache cache = window_cache(kPage, 4);
+  cache.put(tokens(64));
+  Computed r(cache, tokens(160));
+  ASSERT_EQ(r.request.cached_length, 64u);
+  cache->release_window(r.request, 79).value();  // sees [75, 79), but what is cached ends at 64
+  EXPECT_EQ(cache.window_sizes().protected_tokens, 16u);
+  cache->release_window(r.request, 80).value();
+  EXPECT_EQ(cache.window_sizes().protected_tokens, 0u);
+  EXPECT_EQ(cache.evict_window(1000), 64u);
+  r.computed(80);
+  cache->checkpoint(r.request, true).value();
+  EXPECT_EQ(r.request.cached_length, 80u);
+  EXPECT_EQ(cache.window_sizes(), (Sizes{0, 16, 16}));
+  r.computed(160);
+  cache->finish(r.request).value();
+  EXPECT_EQ(cache.probe(tokens(160)), 160u);
+  EXPECT_EQ(cache.probe(tokens(64)), 0u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(Window, SmallerThanAPageKeepsThePageBeforeASnapshot) {
+  HybridCache cache({.page_size = kPage, .window = 1, .state = StateOptions{}});
+  Computed r(cache, tokens(100));
+  r.request.snapshot = *cache->allocate_state();
+  r.request.snapshot_length = 48;
+  EXPECT_EQ(*cache->release_window(r.request, 100), 32u);
+  cache->finish(r.request).value();
+  EXPECT_EQ(cache.probe(tokens(100)), 48u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(Window, SmallerThanAPageWithoutATreeKeepsWhatTheNextTokenSees) {
+  auto allocator =
+      *WindowAllocator::create({.full_tokens = 256, .window_tokens = 128, .page_size = kPage});
+  auto cache = *ChunkCache::create(*allocator, 4);
+  Running r(tokens(100));
+  cache->start(r.request).value();
+  cache->allocate(r.request, 0).value();
+  EXPECT_EQ(*cache->release_window(r.request, 19), 0u);  // sees [15, 19)
+  EXPECT_EQ(*cache->release_window(r.request, 20), 16u);
+  EXPECT_EQ(*cache->release_window(r.request, 100), 80u);
+  EXPECT_EQ(allocator->window().available(), 128u - 16u);
+  cache->finish(r.request).value();
+  EXPECT_EQ(allocator->window().available(), 128u);
+}
+
 // ---- Without the tree --------------------------------------------------------------------------
 
 TEST(WindowChunkCache, GivesBackAllThatNoTokenToComeSees) {
@@ -188,10 +269,10 @@ TEST(WindowChunkCache, GivesBackAllThatNoTokenToComeSees) {
 // ---- No full-attention layer -------------------------------------------------------------------
 
 // The full slots are names without bytes, so there can be many; the window pool is all the memory.
-TEST(PureWindowModel, ServesConversationsLongerThanItsMemory) {
+void serve_long_conversations(std::size_t window) {
   auto allocator =
       *WindowAllocator::create({.full_tokens = 4096, .window_tokens = 128, .page_size = kPage});
-  auto cache = *PrefixCache::create({.page_size = kPage, .window = kWindow}, *allocator);
+  auto cache = *PrefixCache::create({.page_size = kPage, .window = window}, *allocator);
   Tokens conversation = tokens(64);
   for (int turn = 0; turn < 8; ++turn) {
     Running r(conversation);
@@ -215,6 +296,9 @@ TEST(PureWindowModel, ServesConversationsLongerThanItsMemory) {
   cache->reset().value();
   EXPECT_EQ(allocator->window().available(), 128u);
 }
+
+TEST(PureWindowModel, ServesConversationsLongerThanItsMemory) { serve_long_conversations(kWindow); }
+TEST(PureWindowModel, ServesThemWithAWindowSmallerThanAPage) { serve_long_conversations(3); }
 
 // ---- An engine's own slots ---------------------------------------------------------------------
 

@@ -420,6 +420,102 @@ TEST(WindowEvict, AllocateSaysWhichSideLacksRoom) {
                     "window slots; 512 are free and 0 evictable"));
 }
 
+// ---- A window smaller than a page --------------------------------------------------------------
+
+// Three pages in nodes of their own; the window of the first two is gone.
+struct SmallWindow {
+  explicit SmallWindow(std::size_t w) : cache(window_cache(16, w)) {
+    cache.put(tokens(16));
+    cache.put_rest(tokens(32));
+    cache.put_rest(tokens(48));
+    cache.match(tokens(48));
+    EXPECT_EQ(cache.evict_window(17), 32u);  // shallow before deep
+  }
+  HybridCache cache;
+};
+
+TEST(Window, SmallerThanAPageNeedsOnlyTheLastPage) {
+  for (const std::size_t w : {1, 4, 15, 16}) {
+    SmallWindow t(w);
+    EXPECT_EQ(t.cache.probe(tokens(48)), 48u) << w;
+    EXPECT_EQ(t.cache.probe(tokens(47)), 0u) << w;
+    EXPECT_EQ(t.cache.match(tokens(32)).end, MatchEnd::window_gone) << w;
+    EXPECT_TRUE(t.cache.closes());
+  }
+  EXPECT_EQ(SmallWindow(17).cache.probe(tokens(48)), 0u) << "one token more than the page has";
+}
+
+TEST(Window, SmallerThanAPageIsHeldAsTheLastPage) {
+  HybridCache cache = window_cache(16, 4);
+  cache.put(tokens(64));
+  Lease lease = cache.hold(tokens(64));
+  EXPECT_EQ(cache.full_sizes(), (Sizes{0, 64, 64}));
+  EXPECT_EQ(cache.window_sizes(), (Sizes{48, 16, 64}));
+  EXPECT_EQ(cache.evict_window(1000), 48u);
+  EXPECT_EQ(cache.probe(tokens(64)), 64u);
+  ASSERT_TRUE(lease.release_window().ok());
+  EXPECT_EQ(cache.window_sizes(), (Sizes{16, 0, 16}));
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(Window, SmallerThanAPageIsRefusedToALeaseOnceItsPageLostIt) {
+  HybridCache cache = window_cache(16, 1);
+  cache.put(tokens(16));
+  cache.put_rest(tokens(32));
+  const Match match = cache.match(tokens(16));
+  cache.match(tokens(32));
+  ASSERT_EQ(cache.evict_window(1), 16u);
+  EXPECT_TRUE(fails(cache->lock(match), ErrorCode::stale_handle, "evicted since"));
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(Window, SmallerThanAPageComesBackWithOnePage) {
+  SmallWindow t(4);
+  const Slots slots = t.cache.take(32);
+  t.cache.window->free_window(std::span(slots).first(16));
+  const Inserted inserted = *t.cache->insert({tokens(32)}, slots, {.window_released = 16});
+  EXPECT_EQ(inserted.revived, 16u);
+  EXPECT_EQ(inserted.freed, 32u);
+  EXPECT_EQ(t.cache.probe(tokens(32)), 32u);
+  EXPECT_EQ(t.cache.probe(tokens(16)), 0u);
+  EXPECT_TRUE(t.cache.closes());
+}
+
+TEST(Window, SmallerThanAPageMovesOverWhereSomeoneReadsTheOldSlots) {
+  SmallWindow t(4);
+  const Slots old = t.cache.slots_of(tokens(48));
+  Lease reader = t.cache.hold(tokens(48));
+  const Inserted inserted = *t.cache->insert({tokens(32)}, t.cache.take(32));
+  EXPECT_EQ(inserted.revived, 32u);
+  EXPECT_EQ(t.cache.slots_of(tokens(48)), old);
+  EXPECT_EQ(t.cache.probe(tokens(32)), 32u);
+  EXPECT_TRUE(t.cache.closes());
+}
+
+TEST(Window, SmallerThanAPageStillMakesRowsOfTheNextPageWorthCopying) {
+  HybridCache cache = window_cache(16, 4);
+  cache.put(tokens(32));
+  const Match match = cache.match(tokens(24));
+  EXPECT_EQ(match.length, 16u);
+  EXPECT_EQ(match.partial_length, 8u);
+  Lease lease = *cache->lock(match);
+  EXPECT_EQ(cache.window_sizes().protected_tokens, 32u);  // of both pages
+  lease.release_partial();
+  EXPECT_EQ(cache.window_sizes().protected_tokens, 16u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(Window, SmallerThanAPageOfPairsNeedsOnlyTheLastPage) {
+  HybridCache cache({.page_size = 16, .bigram = true, .window = 4});
+  cache.put(tokens(33));
+  cache.match(tokens(17));
+  cache.match(tokens(33));
+  ASSERT_EQ(cache.evict_window(1), 16u);
+  EXPECT_EQ(cache.probe(tokens(17)), 0u);
+  EXPECT_EQ(cache.probe(tokens(33)), 32u);
+  EXPECT_TRUE(cache.closes({.full = 16, .windows = 16}));  // the last token of the key
+}
+
 // ---- Telling -----------------------------------------------------------------------------------
 
 TEST(WindowDump, ShowsBothSides) {

@@ -81,6 +81,7 @@ class Usage(CommandTest):
         self.fails(2, "unknown eviction policy", "replay", trace, "--policy", "nonsense")
         self.fails(2, "a model that says", "replay", trace, "--device", "1GiB")
         self.fails(2, "a store needs a host tier", "replay", trace, "--store", "1Mtok")
+        self.fails(2, "a window of 0 tokens", "replay", trace, "--window", "0")
         self.fails(2, "turns", "gen", "chat", "--turns", "0")
         self.fails(2, "read twice", "replay", "-", "--device", "5%", stdin=Path(trace).read_bytes())
 
@@ -119,6 +120,16 @@ class Replay(CommandTest):
         for tier in ["device", "host", "store"]:
             self.assertGreater(result["tiers"][tier]["hit_tokens"], 0, tier)
         self.assertGreater(result["bytes_moved"]["store_to_host"], 0)
+
+    def test_a_window_smaller_than_a_page_hits_as_one_of_a_page(self):
+        def hits(window):
+            result = json.loads(self.ok("replay", self.chat(), "--page", 64, "--bytes", "--device", "8ktok", "--host",
+                                        "20ktok", "--window", window, "--json", "-"))
+            self.assertGreater(result["verified_tokens"], 0)
+            return result["hit_ratio_tokens"]
+        self.assertGreater(hits(64), 0)
+        for window in [1, 32]:
+            self.assertEqual(hits(window), hits(64))
 
     def test_timed_replay_tells_how_long_requests_wait(self):
         result = json.loads(self.ok("replay", self.chat(), "--device", "100ktok", "--mode", "timed", "--json", "-"))

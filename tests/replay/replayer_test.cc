@@ -82,22 +82,24 @@ TEST(Replay, LowerTiersAddHits) {
   for (const auto* results : {&device, &host, &store}) expect_adds_up(*results);
 }
 
-class ReplayBytes : public ::testing::TestWithParam<std::tuple<WritePolicy, bool>> {};
+// Write policy, and tokens of the window: none, many pages, a part of one.
+class ReplayBytes : public ::testing::TestWithParam<std::tuple<WritePolicy, std::size_t>> {};
 INSTANTIATE_TEST_SUITE_P(All, ReplayBytes,
                          ::testing::Combine(::testing::Values(WritePolicy::write_through,
                                                               WritePolicy::write_through_selective,
                                                               WritePolicy::write_back),
-                                            ::testing::Bool()),
+                                            ::testing::Values(0, 256, 5)),
                          [](const auto& info) {
+                           const std::size_t window = std::get<1>(info.param);
                            return std::string(to_string(std::get<0>(info.param))) +
-                                  (std::get<1>(info.param) ? "_window" : "");
+                                  (window > 0 ? "_window" + std::to_string(window) : "");
                          });
 
 TEST_P(ReplayBytes, ComeBackRightThroughEveryTier) {
   const auto& [write_policy, window] = GetParam();
   ReplayOptions options = options_of(9'000, 12'000, 60'000);
   options.stack.write_policy = write_policy;
-  if (window) options.stack.window = 256;
+  if (window > 0) options.stack.window = window;
   options.stack.geometry = find_model("tiny")->geometry;
   const Result<ReplayResults> results = replay(*workload(WorkloadKind::chat, 400), options);
   ASSERT_TRUE(results.ok()) << results.error().message;

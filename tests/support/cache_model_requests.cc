@@ -114,8 +114,8 @@ void CacheModel::do_release_window(Bits& bits) {
   const std::size_t overlap = config_.bigram && running.computed > 0 ? 1 : 0;
   std::size_t end = (running.computed - overlap) / config_.page_size;
   if (request.snapshot) end = std::min(end, request.snapshot_length / config_.page_size);
-  std::size_t behind = 0;
-  while (behind < end && (end - behind - 1) * config_.page_size >= *config_.window) ++behind;
+  std::size_t behind = 0;  // pages whose last token is before the first of these
+  while ((behind + 1) * config_.page_size + *config_.window <= end * config_.page_size) ++behind;
 
   Freed freed;
   const std::size_t cached = request.cached_length / config_.page_size;

@@ -45,10 +45,13 @@ inline std::vector<MirrorCase> mirror_cases() {
   back.write_policy = WritePolicy::write_back;
   TierSetup hybrid_back = hybrid;
   hybrid_back.write_policy = WritePolicy::write_back;
+  TierSetup small_window = plain;
+  small_window.cache.window = 1;
   return {
       {"write_through", plain, false, true, "timeout"},
       {"one_writer", plain, false, true, "wait_complete", true},
       {"hybrid", hybrid, false, true, "best_effort"},
+      {"window_smaller_than_a_page", small_window, false, true, "wait_complete"},
       {"selective_engine", selective, true, true, "wait_complete"},
       {"write_back", back, false, false},
       {"write_back_engine", back, true, true, "timeout"},

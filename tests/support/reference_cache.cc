@@ -87,12 +87,18 @@ ReferenceCache::PageKey ReferenceCache::node_end(std::uint32_t page) const {
 
 // ---- What can be used --------------------------------------------------------------------------
 
+std::size_t ReferenceCache::first_seen(std::size_t end) const {
+  return end - std::min(end, *options_.window);
+}
+
 bool ReferenceCache::window_reaches(const std::string& ns, const Tokens& tokens,
                                     std::size_t n) const {
   if (!options_.window) return true;
-  std::size_t run = 0;
-  while (run < n && pages_.at(page_key(ns, tokens, n - 1 - run)).window) ++run;
-  return run == n || run * page_size_ >= *options_.window;
+  const std::size_t end = n * page_size_;
+  for (std::size_t t = first_seen(end); t < end; ++t) {
+    if (!pages_.at(page_key(ns, tokens, t / page_size_)).window) return false;
+  }
+  return true;
 }
 
 bool ReferenceCache::is_valid(const std::string& ns, const Tokens& tokens, std::size_t n) const {
@@ -374,9 +380,8 @@ ReferenceCache::Freed ReferenceCache::lock(const PageKey& end, int by) {
 
 std::size_t ReferenceCache::window_hold(const PageKey& end) {
   std::size_t from = depth(end) + 1;
-  while (from > 0 && (depth(end) + 1 - from) * page_size_ < *options_.window &&
-         pages_.at(ancestor(end, from - 1)).window)
-    --from;
+  const std::size_t first_page = first_seen(from * page_size_) / page_size_;
+  while (from > first_page && pages_.at(ancestor(end, from - 1)).window) --from;
   boundary(end.first, end.second, from);
   return from;
 }

@@ -135,6 +135,8 @@ class ReferenceCache {
   bool is_node_end(const PageKey& key) const;
   bool is_bare(const PageKey& key) const;
   void boundary(const std::string& ns, const Tokens& tokens, std::size_t num_pages);
+  /// The first token that the one at `end` looks back at.
+  std::size_t first_seen(std::size_t end) const;
   bool window_reaches(const std::string& ns, const Tokens& tokens, std::size_t num_pages) const;
   bool is_valid(const std::string& ns, const Tokens& tokens, std::size_t num_pages) const;
   void look_inside_page(const std::string& ns, const Tokens& tokens, Found& found) const;

@@ -32,6 +32,13 @@ inline TierSetup hybrid_loop_setup() {
   setup.host_window_tokens = setup.host_tokens;
   return setup;
 }
+/// The same with a window smaller than a page.
+inline TierSetup small_window_loop_setup() {
+  TierSetup setup = hybrid_loop_setup();
+  setup.cache.window = 2;
+  setup.cache.state.reset();
+  return setup;
+}
 
 struct LoopCase {
   std::string name;
@@ -39,7 +46,9 @@ struct LoopCase {
 };
 inline void PrintTo(const LoopCase& c, std::ostream* out) { *out << c.name; }
 inline std::vector<LoopCase> loop_cases() {
-  return {{"Plain", loop_setup()}, {"WindowAndState", hybrid_loop_setup()}};
+  return {{"Plain", loop_setup()},
+          {"WindowAndState", hybrid_loop_setup()},
+          {"WindowSmallerThanAPage", small_window_loop_setup()}};
 }
 
 class RequestLoop {
