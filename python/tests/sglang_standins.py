@@ -146,6 +146,7 @@ class CacheInitParams:
     enable_metrics: bool = False
     enable_kv_cache_events: bool = False
     sliding_window_size: int | None = None
+    draft_swa_window: int = 0
 
 
 # ---- Arrays ------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 import pando
+from pando.sglang.arguments import model_name
 from pando.sglang.interface import Interface, Unsupported, import_sglang, sglang_version
 
 # Settings of SGLang's own stores that mean nothing here: page hashes have their prefix in them.
@@ -80,7 +81,7 @@ def host_setup(context: Any) -> HostSetup:
         kv_pool=kv_pool,
         device=device,
         scope=pando.StoreScope(
-            model=argument(context, "served_model_name", "") or "",
+            model=model_name(context),
             tp_rank=context.tp_rank,
             tp_size=context.tp_size,
             same_on_all_tp_ranks=hasattr(kv_pool, "kv_buffer"),
