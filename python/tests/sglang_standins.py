@@ -5,8 +5,9 @@ what was never handed out, raises.
 
 `Flavor` tells apart how generations of SGLang keep a request's bookkeeping: on the request
 ("0.5.13"), partly on `req.kv` ("0.5.16"), all on `req.kv` with lock receipts and segment frees
-("0.5.20"), with one checkpoint in place of two calls ("0.5.23"). As a module this stands in for
-`sglang.srt.mem_cache.base_prefix_cache`; BY_CHECKPOINT does for the latest.
+("0.5.20"), with the scheduler freeing the row of a request that ends ("0.5.21"), with one
+checkpoint in place of two calls ("0.5.23"). As a module this stands in for
+`sglang.srt.mem_cache.base_prefix_cache`; BY_INSERT and BY_CHECKPOINT do for the latest.
 """
 
 from __future__ import annotations
@@ -491,6 +492,12 @@ class Kv23(SimpleNamespace):
         return self.cache_protected_len  # type: ignore[no-any-return]
 
 
+class Req21(Req20):
+    def init_bookkeeping(self) -> None:
+        super().init_bookkeeping()
+        self.kv = Kv23()
+
+
 class Req23(Req20):
     """The tree's lock is an object; tokens are those of the whole request."""
 
@@ -569,6 +576,25 @@ class BasePrefixCache23(ABC):
                 self.token_to_kv_pool_allocator.free_segment(row[dead:end], start_pos=dead)
 
 
+class BasePrefixCache21(BasePrefixCache):
+    """As in 0.5.21: `insert_req` gives the tree what ends, the caller frees the rest."""
+
+    free_kv_row = BasePrefixCache23.free_kv_row
+
+    @abstractmethod
+    def insert_req(self, req: Any, *, up_to: int, **kwargs: Any) -> None: ...
+    @abstractmethod
+    def unpin(self, req: Any) -> None: ...
+
+
+BY_INSERT = SimpleNamespace(
+    BasePrefixCache=BasePrefixCache21,
+    MatchResult=MatchResult,
+    InsertResult=InsertResult,
+    EvictResult=EvictResult,
+    IncLockRefResult=IncLockRefResult,
+    DecLockRefResult=DecLockRefResult,
+)
 BY_CHECKPOINT = SimpleNamespace(
     BasePrefixCache=BasePrefixCache23,
     MatchResult=MatchResult23,
@@ -594,6 +620,7 @@ FLAVORS = {
         Flavor("0.5.13", Req, PagedAllocator, SwaAllocator),
         Flavor("0.5.16", Req16, PagedAllocator, SwaAllocator),
         Flavor("0.5.20", Req20, SegmentAllocator, SegmentSwaAllocator),
+        Flavor("0.5.21", Req21, SegmentAllocator, SegmentSwaAllocator),
         Flavor("0.5.23", Req23, SegmentAllocator, SegmentSwaAllocator),
     )
 }

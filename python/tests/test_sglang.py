@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sglang_standins as standins
-from sglang_engine import CheckpointEngine, Engine
+from sglang_engine import CheckpointEngine, Engine, InsertEngine
 
 import pando
 import pando.sglang
@@ -33,7 +33,11 @@ from pando.sglang.tensors import DeviceSlots
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 INTERFACE = Interface.of(standins)
+BY_INSERT = Interface.of(standins.BY_INSERT)
 BY_CHECKPOINT = Interface.of(standins.BY_CHECKPOINT)
+# By flavor, where it is not INTERFACE and Engine.
+INTERFACES = {"0.5.21": BY_INSERT, "0.5.23": BY_CHECKPOINT}
+ENGINES = {"0.5.21": InsertEngine, "0.5.23": CheckpointEngine}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,14 +81,13 @@ class Setup:
             **params,
         )
         kv_pool = None
-        by_checkpoint = self.flavor == "0.5.23"
         if self.write_policy is None:
-            interface = BY_CHECKPOINT if by_checkpoint else INTERFACE
+            interface = INTERFACES.get(self.flavor, INTERFACE)
             cache = cache_class(interface)(init, sliding_window_size=self.window)
         else:
             kv_pool = standins.KvPool(total, self.page_size, 3, arrays)
             cache = cache_class(INTERFACE, PandoHiCache)(init, host=self.host_setup(kv_pool))
-        return (CheckpointEngine if by_checkpoint else Engine)(
+        return ENGINES.get(self.flavor, Engine)(
             cache,
             types=standins,
             make_req=flavor.req,
@@ -919,6 +922,13 @@ def test_the_factory_makes_what_the_context_asks_for(monkeypatch: pytest.MonkeyP
         (
             {"server_args": SimpleNamespace(hicache_storage_backend="redis")},
             "redis .* expected --enable-hierarchical-cache",
+        ),
+        (
+            {
+                "enable_hierarchical_cache": True,
+                "server_args": SimpleNamespace(hicache_host_memory_mode="buffer_only"),
+            },
+            "--hicache-host-memory-mode buffer_only .* expected cache",
         ),
         (
             {

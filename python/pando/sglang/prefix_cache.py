@@ -284,14 +284,31 @@ class PandoPrefixCache(Reports):
             self._bridge.free_row(table, row, kept, kv_len_to_handle)
             return
         length = min(len(req.origin_input_ids) + len(req.output_ids), kv_len_to_handle)
-        if is_insert and not self.disable_finished_insert:
-            slots = self._slots.host_row(table, row, length)
-            inserted = self._insert_for(req, lambda start: _all_from(req, start), slots, kept)
-            if inserted is not None:
-                kept = inserted.length
-                self._bridge.flush()
+        if is_insert:
+            kept = self._insert_finished(req, own, length, kept)
         self._bridge.free_row(table, row, kept, length)
         self._unlock_request(req)
+
+    def insert_req(self, req: Any, *, up_to: int, **_: Any) -> None:
+        """In 0.5.21, of a request that ends: `release_kv_cache` frees what is not protected then,
+        and calls unpin()."""
+        own = req.kv
+        kept = own.cache_protected_len // self.page_size * self.page_size
+        if not self.disable:
+            length = min(len(req.origin_input_ids) + len(req.output_ids), up_to)
+            own.cache_protected_len = self._insert_finished(req, own, length, kept)
+
+    def unpin(self, req: Any) -> None:
+        self._unlock_request(req)
+
+    def _insert_finished(self, req: Any, own: Any, length: int, kept: int) -> int:
+        """How much of a request that ends is the tree's then; `kept` is already."""
+        if self.disable_finished_insert:
+            return kept
+        slots = self._slots.host_row(self.req_to_token_pool.req_to_token, own.req_pool_idx, length)
+        inserted = self._insert_for(req, lambda start: _all_from(req, start), slots, kept)
+        self._bridge.flush()
+        return kept if inserted is None else inserted.length
 
     def cache_unfinished_req(self, req: Any, chunked: bool = False, **_: Any) -> None:
         own = _bookkeeping(req)

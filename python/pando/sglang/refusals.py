@@ -51,6 +51,13 @@ def _refuse_tiers(context: Any) -> None:
             f"--hicache-storage-backend {store} stores what the host tier holds: expected "
             "--enable-hierarchical-cache with it"
         )
+    if context.enable_hierarchical_cache and (
+        resolved(context, "hicache_host_memory_mode") == "buffer_only"
+    ):
+        raise Unsupported(
+            "--hicache-host-memory-mode buffer_only is not supported by pando.sglang: expected "
+            "cache, with which host memory is a tier"
+        )
     if context.enable_hierarchical_cache and resolved(
         context, "disaggregation_decode_enable_radix_cache", False
     ):

@@ -86,6 +86,11 @@ class Reports:
         self._events.add(self._cache.take_events())
         return self._events.take()
 
+    def pop_storage_prefetch_miss(self, req_id: Any) -> bool:
+        """In 0.5.19: whether a store lacked pages of a waiting request, to ask for them again.
+        Pando asks a store once per request, as SGLang's cache for dense models does."""
+        return False
+
     def root_node_handle(self, extra_key: str | None = None) -> Root:
         return self.root_node
 
