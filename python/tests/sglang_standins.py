@@ -461,6 +461,18 @@ class Req20(Req16):
         return self.lock_receipt
 
 
+class Req19(Req20):
+    """All of it on req.kv, but locks have names still."""
+
+    def init_bookkeeping(self) -> None:
+        super().init_bookkeeping()
+        del self.lock_receipt
+        self.swa_uuid_for_lock: int | None = None
+
+    take_lock = Req.take_lock
+    lock_name = Req.lock_name
+
+
 class ComponentType(enum.Enum):
     SWA = "swa"
 

@@ -50,12 +50,12 @@ class EventLog:
     def __init__(
         self, *, bigram: bool = False, lora_names: Any = None, dynamo: bool = False
     ) -> None:
-        """`lora_names`: SGLang's table from extra keys to names of adapters (0.5.23). The format
-        `dynamo` also names adapters that no request has used yet."""
+        """`lora_names`: SGLang's table of names of adapters. The format `dynamo` (0.5.22 on) looks
+        them up by the adapter's id, the other one (0.5.23) by extra keys that requests had."""
         self._bigram = bigram
         self._lora_name = None
         if lora_names is not None:
-            self._lora_name = lora_names.resolve if dynamo else lora_names.get
+            self._lora_name = lora_names.resolve if dynamo else getattr(lora_names, "get", None)
         self._events: list[Any] = []
         self.types: EventTypes | None = None  # SGLang's, imported with the first event
 
