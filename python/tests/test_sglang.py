@@ -481,6 +481,23 @@ def test_the_window_of_a_lock_is_released_early(flavor: str) -> None:
     engine.finish_all()
 
 
+@pytest.mark.parametrize("flavor", standins.FLAVORS)
+@pytest.mark.parametrize("decoded", range(1, 16))
+def test_a_request_may_end_when_the_window_before_it_is_gone(flavor: str, decoded: int) -> None:
+    """Its lock on the window was released early, and the window of its prefix evicted since: what
+    it has computed may be less than a window, and nothing that could be matched."""
+    engine = Setup(flavor=flavor, page_size=4, window=10).engine()
+    cached(engine, list(range(16)))
+    run_ = engine.start([*range(16), 99], None)
+    assert run_ is not None
+    for _ in range(decoded):
+        engine.step(run_, 4, 1)
+    engine.release_window_lock(run_)
+    engine.cache.evict(standins.EvictParams(swa_num_tokens=1000))
+    engine.check()
+    engine.finish_all()
+
+
 def test_metrics_hear_of_evictions() -> None:
     engine = Setup().engine(enable_metrics=True)
     cached(engine, [1, 2, 3])

@@ -68,6 +68,14 @@ def _will_insert_more(req: Any, chunked: bool) -> bool:
     return not finished() if callable(finished) else chunked
 
 
+def _window_unlocked(req: Any) -> bool:
+    """Whether a request holds its prefix without the window: it was released early."""
+    lock = getattr(req, "lock", None)
+    return bool(getattr(req, "swa_prefix_lock_released", False)) or (
+        lock is not None and lock.swa_released
+    )
+
+
 def _bookkeeping(req: Any) -> Any:
     """Where a request keeps its row and its protected length: itself, or its `kv`."""
     kv = getattr(req, "kv", None)
@@ -413,8 +421,10 @@ class PandoPrefixCache(Reports):
         released = 0
         if self.sliding_window_size is not None:
             released = self._window_released(req) // page_size * page_size
-            if released > protected and length < released + self.sliding_window_size:
-                return None
+            # The window before `protected` may be evicted once its lock is released.
+            if released > protected or _window_unlocked(req):
+                if length < max(released, protected) + self.sliding_window_size:
+                    return None
         namespace = namespace_of(req)
         priority = getattr(req, "priority", 0) or 0
         session = getattr(req, "session_id", None) if self.enable_kv_cache_events else None
