@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 versions=("${@:-}")
-[ -n "${versions[0]}" ] || versions=(0.5.13 0.5.16 0.5.20 0.5.23)
+[ -n "${versions[0]}" ] || versions=(0.5.13 0.5.16 0.5.18 0.5.20 0.5.21 0.5.23)
 vllm=0.32.0
 package=${PANDO_PYTHONPATH:-build/release/python}
 if [ ! -d "$package/pando" ]; then
@@ -35,7 +35,8 @@ for version in "${versions[@]}"; do
     continue
   fi
   echo "test-engines: sglang $version"
-  test "$package:build/engines/sglang-$version" python/tests/test_sglang_wheel.py
+  test "$package:build/engines/sglang-$version" python/tests/test_sglang_wheel.py \
+    python/tests/test_sglang_contract.py
 done
 if unpack vllm $vllm; then
   echo "test-engines: vllm $vllm"  # whose tests bring a stand-in for torch

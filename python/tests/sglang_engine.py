@@ -412,8 +412,18 @@ class Engine:
         self.check()
 
 
+class InsertEngine(Engine):
+    """Drives caches as SGLang 0.5.21 does."""
+
+    def release(self, req: Any, *, insert: bool) -> None:
+        if insert:
+            self.cache.insert_req(req, up_to=req.fill_len)
+        self.cache.free_kv_row(req.kv, [(req.kv.cache_protected_len, req.fill_len)])
+        self.cache.unpin(req)
+
+
 class CheckpointEngine(Engine):
-    """Drives caches as SGLang does from 0.5.21 on."""
+    """Drives caches as SGLang does from 0.5.22 on."""
 
     def slots_of(self, result: Any) -> np.ndarray:  # type: ignore[override]
         slots = host_array(self.cache.path_device_indices(result.last_device_node))

@@ -5,8 +5,9 @@ what was never handed out, raises.
 
 `Flavor` tells apart how generations of SGLang keep a request's bookkeeping: on the request
 ("0.5.13"), partly on `req.kv` ("0.5.16"), all on `req.kv` with lock receipts and segment frees
-("0.5.20"), with one checkpoint in place of two calls ("0.5.23"). As a module this stands in for
-`sglang.srt.mem_cache.base_prefix_cache`; BY_CHECKPOINT does for the latest.
+("0.5.20"), with the scheduler freeing the row of a request that ends ("0.5.21"), with one
+checkpoint in place of two calls ("0.5.23"). As a module this stands in for
+`sglang.srt.mem_cache.base_prefix_cache`; BY_INSERT and BY_CHECKPOINT do for the latest.
 """
 
 from __future__ import annotations
@@ -146,6 +147,7 @@ class CacheInitParams:
     enable_metrics: bool = False
     enable_kv_cache_events: bool = False
     sliding_window_size: int | None = None
+    draft_swa_window: int = 0
 
 
 # ---- Arrays ------------------------------------------------------------------------------------
@@ -459,6 +461,18 @@ class Req20(Req16):
         return self.lock_receipt
 
 
+class Req19(Req20):
+    """All of it on req.kv, but locks have names still."""
+
+    def init_bookkeeping(self) -> None:
+        super().init_bookkeeping()
+        del self.lock_receipt
+        self.swa_uuid_for_lock: int | None = None
+
+    take_lock = Req.take_lock
+    lock_name = Req.lock_name
+
+
 class ComponentType(enum.Enum):
     SWA = "swa"
 
@@ -488,6 +502,12 @@ class Kv23(SimpleNamespace):
 
     def swa_dead_lo(self, page_size: int) -> int:
         return self.cache_protected_len  # type: ignore[no-any-return]
+
+
+class Req21(Req20):
+    def init_bookkeeping(self) -> None:
+        super().init_bookkeeping()
+        self.kv = Kv23()
 
 
 class Req23(Req20):
@@ -568,6 +588,25 @@ class BasePrefixCache23(ABC):
                 self.token_to_kv_pool_allocator.free_segment(row[dead:end], start_pos=dead)
 
 
+class BasePrefixCache21(BasePrefixCache):
+    """As in 0.5.21: `insert_req` gives the tree what ends, the caller frees the rest."""
+
+    free_kv_row = BasePrefixCache23.free_kv_row
+
+    @abstractmethod
+    def insert_req(self, req: Any, *, up_to: int, **kwargs: Any) -> None: ...
+    @abstractmethod
+    def unpin(self, req: Any) -> None: ...
+
+
+BY_INSERT = SimpleNamespace(
+    BasePrefixCache=BasePrefixCache21,
+    MatchResult=MatchResult,
+    InsertResult=InsertResult,
+    EvictResult=EvictResult,
+    IncLockRefResult=IncLockRefResult,
+    DecLockRefResult=DecLockRefResult,
+)
 BY_CHECKPOINT = SimpleNamespace(
     BasePrefixCache=BasePrefixCache23,
     MatchResult=MatchResult23,
@@ -593,6 +632,7 @@ FLAVORS = {
         Flavor("0.5.13", Req, PagedAllocator, SwaAllocator),
         Flavor("0.5.16", Req16, PagedAllocator, SwaAllocator),
         Flavor("0.5.20", Req20, SegmentAllocator, SegmentSwaAllocator),
+        Flavor("0.5.21", Req21, SegmentAllocator, SegmentSwaAllocator),
         Flavor("0.5.23", Req23, SegmentAllocator, SegmentSwaAllocator),
     )
 }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import importlib.util
 import os
@@ -18,20 +19,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sglang_standins as standins
-from sglang_engine import CheckpointEngine, Engine
+from sglang_engine import CheckpointEngine, Engine, InsertEngine
 
 import pando
 import pando.sglang
-from pando.sglang.events import EventTypes, salt_of
+from pando.sglang.events import EventTypes, part_of
 from pando.sglang.hicache import LayerGate, PandoHiCache
 from pando.sglang.host_setup import HostSetup, adopt_pool, storage_settings
 from pando.sglang.interface import Interface, Unsupported
-from pando.sglang.prefix_cache import POLICIES, cache_class
+from pando.sglang.arguments import POLICIES, model_name
+from pando.sglang.prefix_cache import cache_class
 from pando.sglang.tensors import DeviceSlots
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 INTERFACE = Interface.of(standins)
+BY_INSERT = Interface.of(standins.BY_INSERT)
 BY_CHECKPOINT = Interface.of(standins.BY_CHECKPOINT)
+# By flavor, where it is not INTERFACE and Engine.
+INTERFACES = {"0.5.21": BY_INSERT, "0.5.23": BY_CHECKPOINT}
+ENGINES = {"0.5.21": InsertEngine, "0.5.23": CheckpointEngine}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,14 +81,13 @@ class Setup:
             **params,
         )
         kv_pool = None
-        by_checkpoint = self.flavor == "0.5.23"
         if self.write_policy is None:
-            interface = BY_CHECKPOINT if by_checkpoint else INTERFACE
+            interface = INTERFACES.get(self.flavor, INTERFACE)
             cache = cache_class(interface)(init, sliding_window_size=self.window)
         else:
             kv_pool = standins.KvPool(total, self.page_size, 3, arrays)
             cache = cache_class(INTERFACE, PandoHiCache)(init, host=self.host_setup(kv_pool))
-        return (CheckpointEngine if by_checkpoint else Engine)(
+        return ENGINES.get(self.flavor, Engine)(
             cache,
             types=standins,
             make_req=flavor.req,
@@ -401,6 +406,98 @@ def test_waiting_requests_in_depth_first_order() -> None:
     assert engine.cache.dfs_weight_order([]) == []
 
 
+@pytest.mark.parametrize("window", [None, 8])
+def test_an_allocation_evicts_until_it_has_enough(window: int | None) -> None:
+    engine = Setup(page_size=2, window=window, pages=60).engine()
+    cache = engine.cache
+    for prompt in range(10):
+        cached(engine, [prompt, 1, 2, 3, 4, 5, 6, 7])
+    free = engine.allocator.available_size if window is None else (
+        engine.allocator.full_available_size
+    )
+    before = free()
+    asked = []
+
+    def enough() -> bool:
+        asked.append(free())
+        return free() >= before + 20
+
+    limits = standins.EvictParams(num_tokens=80, swa_num_tokens=80 if window else 0)
+    done = cache.evict_for_alloc(limits, allocation_reclaim_satisfied=enough)
+    assert 20 <= done.num_tokens_evicted <= 36 and len(asked) > 2
+    assert free() == before + done.num_tokens_evicted
+    small = standins.EvictParams(num_tokens=4)
+    done = cache.evict_for_alloc(small, allocation_reclaim_satisfied=lambda: False)
+    assert done.num_tokens_evicted == 4  # the limit
+    done = cache.evict_for_alloc(limits, allocation_reclaim_satisfied=lambda: False)
+    assert cache.full_evictable_size() == 0  # nothing is left, and it ends
+    assert cache.evict_for_alloc(small).num_tokens_evicted == 0
+    engine.check()
+
+
+def test_a_draft_that_reads_further_back_widens_the_window() -> None:
+    engine = Setup(page_size=4, window=8).engine(draft_swa_window=12)
+    assert engine.cache.sliding_window_size == 12 and engine.cache.draft_swa_window == 12
+    assert Setup(page_size=4, window=8).engine(draft_swa_window=2).cache.sliding_window_size == 8
+
+
+def short_windows_work() -> bool:
+    """Whether the library has windows that are shorter than a page."""
+    try:
+        Setup(page_size=16, window=4).engine()
+    except (pando.Error, ValueError):
+        return False
+    return True
+
+
+@pytest.mark.skipif(
+    not short_windows_work(), reason="this library has no windows shorter than a page"
+)
+@pytest.mark.parametrize("flavor", standins.FLAVORS)
+def test_windows_shorter_than_a_page(flavor: str) -> None:
+    random = np.random.default_rng(7)
+    for _ in range(40):
+        engine = Setup(flavor=flavor, page_size=16, window=4).engine()
+        run(engine, random.integers(0, (10, 2**16, 2**16, 2**16), (40, 4)).tolist())
+
+
+@pytest.mark.parametrize("flavor", ["0.5.16", "0.5.20", "0.5.23"])
+def test_the_window_of_a_lock_is_released_early(flavor: str) -> None:
+    engine = Setup(flavor=flavor, page_size=4, window=8).engine()
+    cache = engine.cache
+    cached(engine, list(range(16)))
+    run_ = engine.start([*range(16), 99], None)
+    assert run_ is not None
+    req = run_.req
+    assert cache.swa_protected_size() > 0
+    if flavor == "0.5.23":
+        cache.release_swa(req.lock)
+        cache.release_swa(req.lock)  # once
+        cache.release_swa(None)
+    else:  # as 0.5.17 and 0.5.18 call it
+        cache.dec_swa_lock_only(req.last_node, req.lock_name(), skip_lock_node_ids={})
+        req.swa_prefix_lock_released = True
+    assert cache.swa_protected_size() == 0 and cache.full_protected_size() == 16
+    engine.finish_all()
+
+
+@pytest.mark.parametrize("flavor", standins.FLAVORS)
+@pytest.mark.parametrize("decoded", range(1, 16))
+def test_a_request_may_end_when_the_window_before_it_is_gone(flavor: str, decoded: int) -> None:
+    """Its lock on the window was released early, and the window of its prefix evicted since: what
+    it has computed may be less than a window, and nothing that could be matched."""
+    engine = Setup(flavor=flavor, page_size=4, window=10).engine()
+    cached(engine, list(range(16)))
+    run_ = engine.start([*range(16), 99], None)
+    assert run_ is not None
+    for _ in range(decoded):
+        engine.step(run_, 4, 1)
+    engine.release_window_lock(run_)
+    engine.cache.evict(standins.EvictParams(swa_num_tokens=1000))
+    engine.check()
+    engine.finish_all()
+
+
 def test_metrics_hear_of_evictions() -> None:
     engine = Setup().engine(enable_metrics=True)
     cached(engine, [1, 2, 3])
@@ -454,7 +551,7 @@ KV_EVENTS = SimpleNamespace(
 def test_events_are_sglangs(bigram: bool) -> None:
     engine = Setup(page_size=2, bigram=bigram).engine(enable_kv_cache_events=True)
     cache = engine.cache
-    cache._events = EventTypes(KV_EVENTS)
+    cache._events.types = EventTypes(KV_EVENTS)
     tokens = [1, 2, 3, 4, 5]
     cached(engine, tokens)
     hashes = [pando.block_id(h) for h in pando.hash_pages(tokens, 2, bigram=bigram)]
@@ -472,9 +569,71 @@ def test_events_are_sglangs(bigram: bool) -> None:
 
 def test_salts_are_in_events() -> None:
     namespace = pando.make_namespace(salt="pepper", extra="x", lora="s1:y")
-    assert salt_of(namespace) == "pepper"
-    assert salt_of(pando.make_namespace(extra="s3:abc")) is None
-    assert salt_of(b"") is None
+    assert part_of(namespace, b"s") == "pepper" and part_of(namespace, b"x") == "x"
+    assert part_of(pando.make_namespace(extra="s3:abc"), b"s") is None
+    assert part_of(b"", b"s") is None
+
+
+def test_events_name_the_session_that_stored() -> None:
+    @dataclasses.dataclass
+    class Stored(BlockStored):
+        session_id: str | None = None
+
+    engine = Setup().engine(enable_kv_cache_events=True)
+    log = engine.cache._events
+    log.types = EventTypes(
+        SimpleNamespace(
+            BlockStored=Stored, BlockRemoved=BlockRemoved, AllBlocksCleared=AllBlocksCleared
+        )
+    )
+    cached(engine, [1, 2])
+    run_ = engine.start([7, 8, 9], None)
+    assert run_ is not None
+    run_.req.session_id = "talk"
+    engine.step(run_, 3, 0)
+    engine.cache.evict(standins.EvictParams(num_tokens=2))
+    stored = [(e.session_id, e.token_ids) for e in engine.cache.take_events()[:2]]
+    assert stored == [(None, [1, 2]), ("talk", [7, 8, 9])]
+    assert engine.cache.take_events() == []
+    engine.finish_all()
+
+
+def test_salts_are_metadata_where_sglang_has_them_there() -> None:
+    """0.5.18 has a class of its own for blocks with a salt."""
+
+    @dataclasses.dataclass
+    class Plain:
+        block_hashes: list[int]
+        parent_block_hash: int | None
+        token_ids: list[Any]
+        block_size: int
+        lora_id: int | None
+        medium: str | None = None
+
+    @dataclasses.dataclass
+    class WithMetadata(Plain):
+        metadata: Any = None
+
+    engine = Setup(flavor="0.5.20").engine(enable_kv_cache_events=True)
+    engine.cache._events.types = EventTypes(
+        SimpleNamespace(
+            BlockStored=Plain,
+            BlockStoredWithMetadata=WithMetadata,
+            BlockStoredMetadata=lambda cache_salt: {"cache_salt": cache_salt},
+            BlockRemoved=BlockRemoved,
+            AllBlocksCleared=AllBlocksCleared,
+        )
+    )
+    for salt in (None, "pepper"):
+        request = engine.make_req("r", [1, 2], None, 0)
+        request.cache_salt = salt
+        request.kv.req_pool_idx = 1
+        engine.pool.req_to_token[1, :2] = engine.allocator.alloc(2)
+        engine.cache.cache_finished_req(request, kv_len_to_handle=2)
+    plain, salted = engine.cache.take_events()
+    assert type(plain) is Plain and type(salted) is WithMetadata
+    assert salted.metadata == {"cache_salt": "pepper"}
+    assert salted.block_hashes != plain.block_hashes
 
 
 # ---- Tiers -------------------------------------------------------------------------------------
@@ -631,8 +790,25 @@ def fake_sglang(monkeypatch: pytest.MonkeyPatch) -> Any:
     registry.default_radix_cache_factory = (  # type: ignore[attr-defined]
         lambda context: "chunk cache"
     )
-    for name in ("sglang", "sglang.srt", "sglang.srt.mem_cache"):
+    for name in ("sglang", "sglang.srt", "sglang.srt.mem_cache", "sglang.srt.plugins"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    server_args = ModuleType("sglang.srt.server_args")
+    choices = ["lru", "lfu", "slru", "priority"]
+    server_args.RADIX_EVICTION_POLICY_CHOICES = choices  # type: ignore[attr-defined]
+    server_args.add_radix_eviction_policy_choices = choices.extend  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, server_args.__name__, server_args)
+    hooks = ModuleType("sglang.srt.plugins.hook_registry")
+    hooks.HookType = SimpleNamespace(  # type: ignore[attr-defined]
+        BEFORE="before", AFTER="after"
+    )
+    hooks.HookRegistry = SimpleNamespace(  # type: ignore[attr-defined]
+        register=lambda target, hook, when: registry.hooks.__setitem__(  # type: ignore[attr-defined]
+            target.rpartition(".")[2], hook
+        )
+    )
+    registry.hooks = {}  # type: ignore[attr-defined]
+    registry.policies = choices  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, hooks.__name__, hooks)
     monkeypatch.setitem(sys.modules, registry.__name__, registry)
     monkeypatch.setitem(sys.modules, "sglang.srt.mem_cache.base_prefix_cache", standins)
     return registry
@@ -663,9 +839,56 @@ def test_registering_twice_is_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
     pando.sglang.register()
     pando.sglang.register()
     assert registry.get_radix_cache_factory("pando") is pando.sglang.create_cache
+    assert registry.policies == ["lru", "lfu", "slru", "priority", "fifo", "mru", "filo", "hazard"]
     registry.register_radix_cache_backend("other", print)
     with pytest.raises(ValueError, match="already"):
         pando.sglang.register("other")
+
+
+def test_names_of_pando_need_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = fake_sglang(monkeypatch)
+    pando.sglang.register()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--radix-cache-backend")
+    parser.add_argument("--radix-eviction-policy", choices=registry.policies)
+    parser.add_argument("--hicache-storage-backend", choices=["file", "mooncake"])
+    for _ in range(2):  # filled twice, added once
+        registry.hooks["add_cli_args"](None, parser)
+    assert parser._actions[3].choices == ["file", "mooncake", "memory", "redis"]
+
+    def refuse(*arguments: str) -> None:
+        registry.hooks["from_cli_args"](None, parser.parse_args(arguments))
+
+    for flag, value in (("--radix-eviction-policy", "hazard"), ("--hicache-storage-backend", "redis")):
+        refuse(flag, value, "--radix-cache-backend", "pando")
+        for others in ((), ("--radix-cache-backend", "flexkv")):
+            with pytest.raises(Unsupported, match=f"{flag} {value}.*--radix-cache-backend pando"):
+                refuse(flag, value, *others)
+    refuse("--radix-eviction-policy", "lfu", "--hicache-storage-backend", "file")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"served_model_name": "name", "model_path": "/models/a"}, "name"),
+        ({"served_model_name": None, "model_path": "/models/a"}, "/models/a"),
+        ({"served_model_name": None}, "/models/b"),
+    ],
+)
+def test_pages_are_stored_under_the_name_that_sglang_serves(
+    fields: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_sglang(monkeypatch)
+    context = SimpleNamespace(
+        server_args=SimpleNamespace(**fields), model_config=SimpleNamespace(model_path="/models/b")
+    )
+    assert model_name(context) == expected
+    runtime = ModuleType("sglang.srt.runtime_context")
+    monkeypatch.setitem(sys.modules, runtime.__name__, runtime)
+    runtime.get_serving = lambda: SimpleNamespace(  # type: ignore[attr-defined]
+        served_model_name="resolved"
+    )
+    assert model_name(context) == "resolved"
 
 
 def test_the_factory_makes_what_the_context_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -707,7 +930,30 @@ def test_the_factory_makes_what_the_context_asks_for(monkeypatch: pytest.MonkeyP
         ({"is_hybrid_swa": True, "full_tokens_per_layer": 0}, "all sliding-window"),
         ({"is_hybrid_swa": True}, "sliding_window_size is None"),
         ({"server_args": SimpleNamespace(enable_lmcache=True)}, "--enable-lmcache"),
+        ({"server_args": SimpleNamespace(enable_flexkv=True)}, "--enable-flexkv"),
+        (
+            {"server_args": SimpleNamespace(enable_unified_cache_external_linker=True)},
+            "--enable-unified-cache-external-linker",
+        ),
         ({"server_args": SimpleNamespace(schedule_policy="dfs-weight")}, "dfs-weight"),
+        (
+            {"server_args": SimpleNamespace(hicache_storage_backend="redis")},
+            "redis .* expected --enable-hierarchical-cache",
+        ),
+        (
+            {
+                "enable_hierarchical_cache": True,
+                "server_args": SimpleNamespace(hicache_host_memory_mode="buffer_only"),
+            },
+            "--hicache-host-memory-mode buffer_only .* expected cache",
+        ),
+        (
+            {
+                "enable_hierarchical_cache": True,
+                "server_args": SimpleNamespace(disaggregation_decode_enable_radix_cache=True),
+            },
+            "--disaggregation-decode-enable-radix-cache .* expected one of the two",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused(
@@ -725,6 +971,8 @@ def test_what_cannot_work_is_refused(
         ("eviction_policy_config", {"a": 1}, "no settings"),
         ("enable_session_radix_cache", True, "--enable-session-radix-cache"),
         ("cache_ttl_seconds", 3.0, "time to live"),
+        ("swa_gates_prefix_match", False, "start without --radix-cache-backend pando"),
+        ("decoder_swa_bounded_replay", True, "--enable-decoder-swa-bounded-replay"),
         ("page_size", 8, "pages of 4 tokens"),
         ("token_to_kv_pool_allocator", None, "none was given"),
     ],
@@ -734,6 +982,50 @@ def test_what_the_cache_cannot_do_is_refused(field: str, value: Any, message: st
     setattr(params, field, value)
     with pytest.raises(Unsupported, match=message):
         cache_class(INTERFACE)(params)
+
+
+def test_what_an_allocator_cannot_do_with_it_is_refused() -> None:
+    params = context_of(Setup(page_size=4)).params
+    params.token_to_kv_pool_allocator.shard_size = 2
+    with pytest.raises(Unsupported, match="--enable-kv-cache-sharding.*start without it"):
+        cache_class(INTERFACE)(params)
+    window = context_of(Setup(page_size=4, window=8)).params
+    window.token_to_kv_pool_allocator._swa_req_ring = True
+    with pytest.raises(Unsupported, match="ring per request"):
+        cache_class(INTERFACE)(window, sliding_window_size=8)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"is_hybrid_swa": True}, "sliding-window layers .* expected one of the two"),
+        ({"is_dsa": True}, r"sparse \(DSA\) layers"),
+        ({"arguments": {"speculative_algorithm": "EAGLE"}}, "--speculative-algorithm EAGLE"),
+        ({"params": {"pp_size": 2}}, "pp_size 2: expected 1"),
+        ({"params": {"attn_cp_size": 4}}, "attn_cp_size 4: expected 1"),
+        ({"arguments": {"hicache_mem_layout": "spiral"}}, "--hicache-mem-layout spiral: expected"),
+        ({"arguments": {"hicache_storage_backend": "mooncake"}}, "mooncake.*memory, redis"),
+    ],
+)
+def test_what_the_host_tier_cannot_do_is_refused(
+    fields: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_sglang(monkeypatch)
+    of_arguments, of_params = fields.pop("arguments", {}), fields.pop("params", {})
+    worker = SimpleNamespace(register_hicache_layer_transfer_counter=lambda counter: None)
+    context = context_of(
+        Setup(page_size=4), enable_hierarchical_cache=True, tp_worker=worker, **fields
+    )
+    context.server_args = SimpleNamespace(served_model_name="model", **of_arguments)
+    params = context.params
+    params.sliding_window_size, params.tp_cache_group = 8, None
+    for name, value in of_params.items():
+        setattr(params, name, value)
+    allocator = params.token_to_kv_pool_allocator
+    pool = standins.KvPool(allocator.size, 4, 2, allocator.arrays)
+    allocator.get_kvcache = lambda: pool
+    with pytest.raises(Unsupported, match=message):
+        pando.sglang.create_cache(context)
 
 
 def test_another_interface_is_refused_with_the_versions_that_work() -> None:
@@ -760,6 +1052,17 @@ def test_the_launcher_registers_in_spawned_processes_too(tmp_path: Path) -> None
         "known = {}\n"
         "get_radix_cache_factory = known.get\n"
         "register_radix_cache_backend = known.__setitem__\n"
+    )
+    (package.parent / "server_args.py").write_text(
+        "RADIX_EVICTION_POLICY_CHOICES = []\n"
+        "add_radix_eviction_policy_choices = RADIX_EVICTION_POLICY_CHOICES.extend\n"
+    )
+    plugins = package.parent / "plugins"
+    plugins.mkdir()
+    (plugins / "__init__.py").write_text("")
+    (plugins / "hook_registry.py").write_text(
+        "class HookType:\n    BEFORE = AFTER = None\n"
+        "class HookRegistry:\n    register = print\n"
     )
     (package / "scheduler.py").write_text(
         "from sglang.srt.mem_cache import registry\n"

@@ -11,6 +11,8 @@ an interpreter that has both, the tests run there.
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import importlib
 import importlib.util
 import inspect
@@ -50,7 +52,7 @@ else:
     import warnings
 
     import sglang_standins as standins
-    from sglang_engine import CheckpointEngine, Engine
+    from sglang_engine import CheckpointEngine, Engine, InsertEngine
     from sglang_stubs import stub_missing_modules
 
     with warnings.catch_warnings():
@@ -65,6 +67,7 @@ else:
         swa_memory = importlib.import_module("sglang.srt.mem_cache.swa_memory_pool")
         init_params = importlib.import_module("sglang.srt.mem_cache.cache_init_params")
         BY_CHECKPOINT = "device_prefix_len" in base.MatchResult._fields
+        BY_INSERT = hasattr(base.BasePrefixCache, "insert_req")
         schedule_batch = (  # tells where requests keep their bookkeeping; later ones on req.kv
             None
             if BY_CHECKPOINT
@@ -74,6 +77,7 @@ else:
         swa_allocators = importlib.import_module("sglang.srt.mem_cache.allocator.swa")
 
     import pando.sglang
+    from pando.sglang.arguments import POLICIES
     from pando.sglang.interface import Unsupported
 
     TYPES = SimpleNamespace(
@@ -86,7 +90,11 @@ else:
     def flavor() -> standins.Flavor:
         if BY_CHECKPOINT:
             return standins.FLAVORS["0.5.23"]
+        if BY_INSERT:
+            return standins.FLAVORS["0.5.21"]
         if "cache_protected_len" in KV_FIELDS:
+            if "lock_receipt" not in inspect.getsource(schedule_batch.Req):
+                return dataclasses.replace(standins.FLAVORS["0.5.20"], req=standins.Req19)
             return standins.FLAVORS["0.5.20"]
         return standins.FLAVORS["0.5.16" if "swa_evicted_seqlen" in KV_FIELDS else "0.5.13"]
 
@@ -205,9 +213,11 @@ else:
         bigram: bool = False,
         pages: int = 48,
         tiers: dict[str, Any] | None = None,
+        **more: Any,
     ) -> Engine:
+        """`more`: fields of CacheInitParams."""
         pools = Pools(pages, page_size, window, with_kv=tiers is not None)
-        params = pools.params(page_size, is_eagle=bigram, sliding_window_size=window)
+        params = pools.params(page_size, is_eagle=bigram, sliding_window_size=window, **more)
         if ours:
             pando.sglang.register()
             factory = registry.get_radix_cache_factory("pando")
@@ -225,7 +235,8 @@ else:
         else:
             swa_radix = importlib.import_module("sglang.srt.mem_cache.swa_radix_cache")
             cache = swa_radix.SWARadixCache(params)
-        return (CheckpointEngine if BY_CHECKPOINT else Engine)(
+        kind = CheckpointEngine if BY_CHECKPOINT else InsertEngine if BY_INSERT else Engine
+        return kind(
             cache,
             types=TYPES,
             make_req=flavor().req,
@@ -369,6 +380,138 @@ else:
                 context(pools.params(4), enable_hierarchical_cache=True, tp_worker=Worker())
             )
 
+    def test_pages_are_stored_under_the_models_path(tmp_path: Path) -> None:
+        """Without --served-model-name, which SGLang then fills in somewhere of its own."""
+        tiers = {
+            "hicache_ratio": 2.0,
+            "hicache_storage_backend": "file",
+            "hicache_storage_backend_extra_config": f'{{"directory": "{tmp_path}"}}',
+            "served_model_name": None,
+            "model_path": "/models/a",
+        }
+        if BY_CHECKPOINT:
+            pytest.skip("this SGLang's host tier is refused")
+        engine_ = engine(4, ours=True, tiers=tiers)
+        assert engine_.cache.enable_storage
+        assert engine_.cache._host.scope.model == "/models/a"
+        engine_.cache.shutdown()
+
+    # ---- The command line ----------------------------------------------------------------------
+
+    def command_line(*arguments: str) -> Any:
+        """As SGLang's prepare_server_args() reads it. SGLang looks at no model named dummy."""
+        server_args = importlib.import_module("sglang.srt.server_args").ServerArgs
+        pando.sglang.register()
+        importlib.import_module("sglang.srt.plugins.hook_registry").HookRegistry.apply_hooks()
+        parser = argparse.ArgumentParser()
+        server_args.add_cli_args(parser)
+        return server_args.from_cli_args(
+            parser.parse_args(["--model-path", "dummy", *arguments])
+        )
+
+    NAMES = [
+        *(("--radix-eviction-policy", policy) for policy in POLICIES),
+        *(("--hicache-storage-backend", store) for store in pando.registered_stores()),
+    ]
+
+    @pytest.mark.parametrize(("flag", "value"), NAMES)
+    def test_the_command_line_takes_names_of_pando(flag: str, value: str) -> None:
+        for _ in range(2):
+            arguments = command_line("--radix-cache-backend", "pando", flag, value)
+            assert getattr(arguments, flag[2:].replace("-", "_")) == value
+        choices = importlib.import_module("sglang.srt.server_args").RADIX_EVICTION_POLICY_CHOICES
+        assert len(set(choices)) == len(choices)
+
+    @pytest.mark.parametrize(("flag", "value"), NAMES)
+    def test_names_of_pando_are_refused_without_it(flag: str, value: str) -> None:
+        if value in ("lru", "lfu", "slru", "priority", "file"):  # SGLang's own
+            assert getattr(command_line(flag, value), flag[2:].replace("-", "_")) == value
+            return
+        with pytest.raises(Unsupported, match=f"{flag} {value}.*add --radix-cache-backend pando"):
+            command_line(flag, value)
+
+    def test_other_names_stay_refused(capsys: pytest.CaptureFixture[str]) -> None:
+        for flag in ("--radix-eviction-policy", "--hicache-storage-backend"):
+            with pytest.raises(SystemExit):
+                command_line("--radix-cache-backend", "pando", flag, "oracle")
+            assert "invalid choice: 'oracle'" in capsys.readouterr().err
+
+    # ---- Events --------------------------------------------------------------------------------
+
+    def stored_pages(events: list[Any], page_size: int) -> list[dict[str, Any]]:
+        """One entry per page, however events were put together."""
+        pages = []
+        for event in events:
+            if "block_size" not in event.__struct_fields__:
+                continue
+            fields = {name: getattr(event, name) for name in event.__struct_fields__}
+            parent = fields.pop("parent_block_hash")
+            tokens, hashes = fields.pop("token_ids"), fields.pop("block_hashes")
+            for i, hash_ in enumerate(hashes):
+                page = {"tokens": tokens[i * page_size : (i + 1) * page_size]}
+                pages.append(fields | page | {"hash": hash_, "parent": parent})
+                parent = hash_
+        return pages
+
+    SALTED = "cache_salt" in inspect.signature(radix.RadixKey.__init__).parameters
+    NAMED = "kv_event_lora_names" in init_params.CacheInitParams.__dataclass_fields__
+    recorder = importlib.import_module("sglang.srt.mem_cache.events") if NAMED else None
+    BY_REQUEST = getattr(recorder, "KvEventLoraNames", None)
+    ADAPTER = "a" * 32
+
+    def events_of(ours: bool, page_size: int, bigram: bool, dynamo: bool) -> Any:
+        more: dict[str, Any] = {"enable_kv_cache_events": True}
+        if NAMED:
+            names = (BY_REQUEST or recorder.LoRANameTable)()
+            if BY_REQUEST is None:
+                names.register(lora_id=ADAPTER, lora_name="adapter")
+            else:
+                names.register(SimpleNamespace(extra_key=ADAPTER, lora_id=ADAPTER), "adapter")
+            names.register(lora_id="b" * 32, lora_name="loaded")
+            more |= {"kv_event_lora_names": names, "dynamo_kv_event_format": dynamo}
+        e = engine(page_size, ours=ours, bigram=bigram, pages=400, **more)
+        for salt in (None, "pepper") if SALTED else (None,):
+            for extra in (None, ADAPTER, "b" * 32, "other"):
+                for length in (2 * page_size, 4 * page_size + 1):  # the second goes on
+                    tokens = standins.Req.make_tokens(range(length))
+                    key = radix.RadixKey(tokens, extra, **({"cache_salt": salt} if salt else {}))
+                    if bigram and hasattr(key, "maybe_to_bigram_view") and not ours:
+                        key, _ = key.maybe_to_bigram_view(True)
+                    slots = e.allocator.alloc(-(-length // page_size) * page_size)[:length]
+                    result = e.cache.insert(base.InsertParams(key=key, value=slots))
+                    if result.prefix_len:
+                        e.allocator.free(slots[: result.prefix_len])
+        return e, e.cache.take_events()
+
+    @pytest.mark.parametrize("dynamo", [False, True] if NAMED else [False])
+    @pytest.mark.parametrize("bigram", [False, True])
+    def test_subscribers_see_what_sglangs_cache_would_send(bigram: bool, dynamo: bool) -> None:
+        page_size = 4
+        (mine_engine, mine), (_, theirs) = (
+            events_of(ours, page_size, bigram, dynamo) for ours in (True, False)
+        )
+        pages, expected = (stored_pages(events, page_size) for events in (mine, theirs))
+        assert len(pages) == len(expected) >= 12
+        seen: set[int] = set()
+        for page, want in zip(pages, expected):
+            hashes = page.pop("hash"), page.pop("parent")
+            wanted = want.pop("hash"), want.pop("parent")
+            assert page == want  # tokens, size, medium, salt, session, adapter, metadata
+            # Hashes are names without a meaning. They are SGLang's where there is no extra key.
+            if len(seen) < 4:
+                assert hashes == wanted
+            assert (hashes[1] is None) == (wanted[1] is None)
+            assert hashes[1] is None or hashes[1] in seen
+            assert hashes[0] not in seen  # of another namespace it is another page
+            seen.add(hashes[0])
+        if NAMED:
+            found = {page["lora_name"] for page in pages}
+            named = {"adapter", "loaded"} if dynamo else {"adapter"} if BY_REQUEST else set()
+            assert found == {None} | named
+        mine_engine.cache.evict(base.EvictParams(num_tokens=10_000))
+        removed = [h for event in mine_engine.cache.take_events() for h in event.block_hashes]
+        assert set(removed) == seen
+
     def test_insert_leaves_duplicates_to_the_caller() -> None:
         caches = [engine(4, ours=ours) for ours in (True, False)]
         for e in caches:
@@ -418,3 +561,42 @@ else:
             pando.sglang.create_cache(context(pools.params(4), is_hybrid_ssm=True))
         with pytest.raises(Unsupported, match="expected one of lru"):
             pando.sglang.create_cache(context(pools.params(4, eviction_policy="oracle")))
+        known = init_params.CacheInitParams.__dataclass_fields__
+        for field, value, message in (
+            ("eviction_policy", "tlru", "tlru: expected one of lru"),
+            ("eviction_policy_config", {"a": 1}, "--radix-eviction-policy-config"),
+            ("enable_session_radix_cache", True, "--enable-session-radix-cache"),
+            ("swa_gates_prefix_match", False, "swa_gates_prefix_match"),
+            ("decoder_swa_bounded_replay", True, "--enable-decoder-swa-bounded-replay"),
+        ):
+            if field in known:
+                with pytest.raises(Unsupported, match=message):
+                    pando.sglang.create_cache(context(pools.params(4, **{field: value})))
+        store = server_arguments(hicache_storage_backend="redis")
+        with pytest.raises(Unsupported, match="expected --enable-hierarchical-cache"):
+            pando.sglang.create_cache(context(pools.params(4), server_args=store))
+
+    def test_kv_sharding_is_refused() -> None:
+        if importlib.util.find_spec("sglang.srt.mem_cache.allocator.page_interleave") is None:
+            pytest.skip("this SGLang does not shard KV by pages")
+        interleave = importlib.import_module("sglang.srt.mem_cache.allocator.page_interleave")
+        pools = Pools(8, 4, None)
+        allocator = object.__new__(interleave.PageInterleavePoolAllocator)
+        allocator.shard_size = 2
+        assert interleave.page_interleave_shard_size(allocator) == 2
+        pools.allocator = allocator
+        with pytest.raises(Unsupported, match="--enable-kv-cache-sharding"):
+            pando.sglang.create_cache(context(pools.params(4)))
+
+    def test_a_draft_widens_the_window() -> None:
+        if "draft_swa_window" not in init_params.CacheInitParams.__dataclass_fields__:
+            pytest.skip("this SGLang has no drafts that read the window's pool")
+        cache = engine(4, ours=True, window=8, draft_swa_window=12).cache
+        assert cache.sliding_window_size == cache.swa_retain_window == 12
+
+    def test_windows_shorter_than_a_page() -> None:
+        try:
+            engine(16, ours=True, window=4)
+        except (pando.Error, ValueError) as error:
+            pytest.skip(f"this library has no windows shorter than a page: {error}")
+        test_lives_of_requests(16, 4, False, 1)

@@ -80,9 +80,7 @@ def _latent():
             qk_rope_head_dim=16,
             v_head_dim=32,
             head_dim=16,
-            first_k_dense_replace=LAYERS,
-            n_routed_experts=None,
-            n_shared_experts=None,
+            first_k_dense_replace=LAYERS,  # no experts
             tie_word_embeddings=False,
             **_COMMON,
         )

@@ -224,7 +224,10 @@ def make_pinned_memory_plain() -> None:
 
     for name in ("tensor", "empty", "zeros"):
         make = getattr(torch, name)
-        setattr(torch, name, lambda *args, _make=make, **more: _make(*args, **more | {"pin_memory": False}))
+        setattr(
+            torch, name, lambda *args, _make=make, **more: _make(*args, **more | {"pin_memory": False})
+        )
+    torch.Tensor.pin_memory = lambda self, *_: self
 
 
 if os.environ.get("PANDO_TEST_WINDOW"):

@@ -11,7 +11,8 @@ import os
 from typing import Any
 
 import pando
-from pando.sglang.interface import Unsupported, import_sglang
+from pando.sglang.arguments import model_name, resolved
+from pando.sglang.interface import Unsupported
 
 # Settings of SGLang's own stores that mean nothing here: page hashes have their prefix in them.
 _IGNORED_SETTINGS = ("hicache_storage_pass_prefix_keys",)
@@ -40,7 +41,7 @@ def host_setup(context: Any) -> HostSetup:
         )
     if getattr(context, "is_dsa", False):
         raise Unsupported("--enable-hierarchical-cache with sparse (DSA) layers is not supported")
-    speculative = argument(context, "speculative_algorithm", None)
+    speculative = resolved(context, "speculative_algorithm", None)
     if speculative not in (None, "NGRAM"):
         raise Unsupported(
             f"--enable-hierarchical-cache with --speculative-algorithm {speculative}: the draft "
@@ -54,28 +55,28 @@ def host_setup(context: Any) -> HostSetup:
             )
     kv_pool = params.token_to_kv_pool_allocator.get_kvcache()
     device = adopt_pool(kv_pool, params.page_size)
-    layout = argument(context, "hicache_mem_layout", "layer_first")
+    layout = resolved(context, "hicache_mem_layout", "layer_first")
     if not hasattr(pando.HostLayout, layout):
         known = ", ".join(item.name for item in pando.HostLayout)
         raise Unsupported(f"--hicache-mem-layout {layout}: expected one of {known}")
-    size_gb = argument(context, "hicache_size", 0) or 0
+    size_gb = resolved(context, "hicache_size", 0) or 0
     host = pando.HostPool(
         device,
         layout=getattr(pando.HostLayout, layout),
         size_bytes=int(size_gb * 10**9) if size_gb > 0 else None,
-        ratio=None if size_gb > 0 else float(argument(context, "hicache_ratio", 2.0)),
+        ratio=None if size_gb > 0 else float(resolved(context, "hicache_ratio", 2.0)),
     )
     on_gpu = device.memory_kind == pando.MemoryKind.cuda
     return HostSetup(
         options=pando.HostTierOptions(
             full=pando.TierPools(device=device, host=host),
             copier=_copier(kv_pool) if on_gpu else pando.make_cpu_copier(),
-            write_policy=argument(context, "hicache_write_policy", "write_through"),
+            write_policy=resolved(context, "hicache_write_policy", "write_through"),
         ),
         kv_pool=kv_pool,
         device=device,
         scope=pando.StoreScope(
-            model=argument(context, "served_model_name", "") or "",
+            model=model_name(context),
             tp_rank=context.tp_rank,
             tp_size=context.tp_size,
             same_on_all_tp_ranks=hasattr(kv_pool, "kv_buffer"),
@@ -84,17 +85,6 @@ def host_setup(context: Any) -> HostSetup:
         stream=_current_stream if on_gpu else None,
         storage=_storage_arguments(context),
     )
-
-
-def argument(context: Any, name: str, default: Any) -> Any:
-    """A server argument: on the arguments, or in the groups that newer versions sort them into."""
-    if hasattr(context.server_args, name):
-        return getattr(context.server_args, name)
-    try:
-        memory = import_sglang("sglang.srt.runtime_context").get_memory()
-        return getattr(memory, name, default)
-    except Exception:
-        return default
 
 
 def adopt_pool(kv_pool: Any, page_size: int) -> pando.KvPool:
@@ -180,15 +170,15 @@ def _ranks(group: Any) -> Any:
 
 
 def _storage_arguments(context: Any) -> dict[str, Any] | None:
-    backend = argument(context, "hicache_storage_backend", None)
+    backend = resolved(context, "hicache_storage_backend", None)
     if backend is None:
         return None
     return {
         "storage_backend": backend,
-        "storage_backend_extra_config_json": argument(
+        "storage_backend_extra_config_json": resolved(
             context, "hicache_storage_backend_extra_config", None
         ),
-        "hicache_storage_prefetch_policy": argument(
+        "hicache_storage_prefetch_policy": resolved(
             context, "hicache_storage_prefetch_policy", None
         ),
     }

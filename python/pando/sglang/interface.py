@@ -46,9 +46,9 @@ def import_sglang(name: str) -> Any:
 class Interface:
     """The types that results are made of.
 
-    Up to 0.5.20 a match carries its slots, and requests are cached by `cache_unfinished_req` and
-    `cache_finished_req`. Later ones ask for the slots of a node (`path_device_indices`), and
-    `checkpoint` does both: `by_checkpoint`.
+    Up to 0.5.21 a match carries its slots, and requests are cached by `cache_unfinished_req` and
+    `cache_finished_req`, which is `insert_req` in 0.5.21. Later ones ask for the slots of a node
+    (`path_device_indices`), and `checkpoint` does both: `by_checkpoint`.
     """
 
     base: type

@@ -21,13 +21,17 @@ import numpy as np
 
 import pando
 from pando.sglang.allocators import bridge_of
-from pando.sglang.interface import Interface, Unsupported
+from pando.sglang.events import EventLog
+from pando.sglang.interface import Interface
 from pando.sglang.nodes import Node, Root
+from pando.sglang.refusals import refuse_params
 from pando.sglang.reports import Reports
 from pando.sglang.scheduling import dfs_weight_order
 from pando.sglang.tensors import slots_of
 
-POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru", "hazard")
+# How much is evicted between two questions whether an allocation has enough: few enough pages that
+# little is evicted in vain, and enough that asking costs little.
+_RECLAIM_STEP_PAGES = 8
 
 
 def _head(tokens: Any, length: int) -> Any:
@@ -64,6 +68,14 @@ def _will_insert_more(req: Any, chunked: bool) -> bool:
     return not finished() if callable(finished) else chunked
 
 
+def _window_unlocked(req: Any) -> bool:
+    """Whether a request holds its prefix without the window: it was released early."""
+    lock = getattr(req, "lock", None)
+    return bool(getattr(req, "swa_prefix_lock_released", False)) or (
+        lock is not None and lock.swa_released
+    )
+
+
 def _bookkeeping(req: Any) -> Any:
     """Where a request keeps its row and its protected length: itself, or its `kv`."""
     kv = getattr(req, "kv", None)
@@ -91,8 +103,13 @@ class PandoPrefixCache(Reports):
         self.disable_finished_insert = bool(getattr(params, "disable_finished_insert", False))
         self.enable_kv_cache_events = bool(getattr(params, "enable_kv_cache_events", False))
         self.eviction_policy = str(getattr(params, "eviction_policy", "lru")).lower()
+        # A draft model may read further back in the window's pool than the model itself: what is
+        # kept, locked and matched is then the longer of the two.
+        self.draft_swa_window = int(getattr(params, "draft_swa_window", 0) or 0)
+        if sliding_window_size is not None:
+            sliding_window_size = max(sliding_window_size, self.draft_swa_window)
         self.sliding_window_size = sliding_window_size
-        _refuse(params, self.eviction_policy)
+        refuse_params(params, self.eviction_policy)
 
         table = getattr(self.req_to_token_pool, "req_to_token", None)
         self._slots = slots_of(table, getattr(self.token_to_kv_pool_allocator, "device", "cpu"))
@@ -115,7 +132,11 @@ class PandoPrefixCache(Reports):
         self._locked = self.interface.inc_lock_result()
         self._locked_nothing = self.interface.inc_lock_result(delta=0)
         self._unlocked = self.interface.dec_lock_result(delta=0)
-        self._events = None
+        self._events = EventLog(
+            bigram=self.is_eagle,
+            lora_names=getattr(params, "kv_event_lora_names", None),
+            dynamo=bool(getattr(params, "dynamo_kv_event_format", False)),
+        )
         self._cache = pando.PrefixCache(
             self._bridge.engine_slots(loads=self.has_host_tier),
             policy=self.eviction_policy,
@@ -230,8 +251,13 @@ class PandoPrefixCache(Reports):
             self._bridge.flush()
         return self._unlocked
 
-    def dec_swa_lock_only(self, node: Any, lock: Any = None) -> None:
-        """Lets go of the window alone: the request has moved past it."""
+    def dec_swa_lock_only(
+        self, node: Any, lock: Any = None, skip_lock_node_ids: Any = None
+    ) -> None:
+        """Lets go of the window alone: the request has moved past it.
+
+        `skip_lock_node_ids` (0.5.17 and 0.5.18) names nodes whose window was gone when the lock was
+        taken, so that SGLang does not count them twice. A lease knows what it holds."""
         if self.disable or node is self.root_node or node is None:
             return
         name = self.interface.name_of(lock)
@@ -244,7 +270,10 @@ class PandoPrefixCache(Reports):
 
     def release_swa_prefix_lock(self, req: Any) -> None:
         """The same for the lock that a request holds."""
-        lock = req.lock
+        self.release_swa(req.lock)
+
+    def release_swa(self, lock: Any) -> None:
+        """The same for a TreeLock, once."""
         if lock is not None and not lock.swa_released:
             self.dec_swa_lock_only(lock.node, lock.receipt)
             lock.swa_released = True
@@ -263,14 +292,31 @@ class PandoPrefixCache(Reports):
             self._bridge.free_row(table, row, kept, kv_len_to_handle)
             return
         length = min(len(req.origin_input_ids) + len(req.output_ids), kv_len_to_handle)
-        if is_insert and not self.disable_finished_insert:
-            slots = self._slots.host_row(table, row, length)
-            inserted = self._insert_for(req, lambda start: _all_from(req, start), slots, kept)
-            if inserted is not None:
-                kept = inserted.length
-                self._bridge.flush()
+        if is_insert:
+            kept = self._insert_finished(req, own, length, kept)
         self._bridge.free_row(table, row, kept, length)
         self._unlock_request(req)
+
+    def insert_req(self, req: Any, *, up_to: int, **_: Any) -> None:
+        """In 0.5.21, of a request that ends: `release_kv_cache` frees what is not protected then,
+        and calls unpin()."""
+        own = req.kv
+        kept = own.cache_protected_len // self.page_size * self.page_size
+        if not self.disable:
+            length = min(len(req.origin_input_ids) + len(req.output_ids), up_to)
+            own.cache_protected_len = self._insert_finished(req, own, length, kept)
+
+    def unpin(self, req: Any) -> None:
+        self._unlock_request(req)
+
+    def _insert_finished(self, req: Any, own: Any, length: int, kept: int) -> int:
+        """How much of a request that ends is the tree's then; `kept` is already."""
+        if self.disable_finished_insert:
+            return kept
+        slots = self._slots.host_row(self.req_to_token_pool.req_to_token, own.req_pool_idx, length)
+        inserted = self._insert_for(req, lambda start: _all_from(req, start), slots, kept)
+        self._bridge.flush()
+        return kept if inserted is None else inserted.length
 
     def cache_unfinished_req(self, req: Any, chunked: bool = False, **_: Any) -> None:
         own = _bookkeeping(req)
@@ -366,7 +412,8 @@ class PandoPrefixCache(Reports):
     ) -> pando.Inserted | None:
         """Gives the tree a request's tokens, one for each slot; `tokens_from` a position on, at
         least these. `unfinished`: the request will insert more. `grows`: its lease is to hold all
-        of it. Nothing where there is nothing to give: no whole page, or no window at its end."""
+        of it. Nothing where there is nothing to give: no whole page, or no window at its end (a
+        window may be shorter than a page: then one page that was not released is enough)."""
         page_size = self.page_size
         length = (len(slots) - self._spare_tokens) // page_size * page_size
         if length <= 0 or length < protected:
@@ -374,13 +421,18 @@ class PandoPrefixCache(Reports):
         released = 0
         if self.sliding_window_size is not None:
             released = self._window_released(req) // page_size * page_size
-            if released > protected and length < released + self.sliding_window_size:
-                return None
+            # The window before `protected` may be evicted once its lock is released.
+            if released > protected or _window_unlocked(req):
+                if length < max(released, protected) + self.sliding_window_size:
+                    return None
         namespace = namespace_of(req)
         priority = getattr(req, "priority", 0) or 0
+        session = getattr(req, "session_id", None) if self.enable_kv_cache_events else None
+        if session is not None:
+            self._events.add(self._cache.take_events())  # not this session's
         lease = self._lease_on(req.last_node, protected)
         if lease is None:
-            return self._cache.insert(
+            inserted = self._cache.insert(
                 _head(tokens_from(0), len(slots)),
                 slots,
                 ns=namespace,
@@ -390,17 +442,21 @@ class PandoPrefixCache(Reports):
                 unfinished=unfinished,
                 window_released=released,
             )
-        return self._cache.insert_behind(
-            lease,
-            _head(tokens_from(protected), len(slots) - protected),
-            slots[protected:],
-            ns=namespace,
-            extend_lease=grows,
-            priority=priority,
-            chunked=chunked,
-            unfinished=unfinished,
-            window_released=released,
-        )
+        else:
+            inserted = self._cache.insert_behind(
+                lease,
+                _head(tokens_from(protected), len(slots) - protected),
+                slots[protected:],
+                ns=namespace,
+                extend_lease=grows,
+                priority=priority,
+                chunked=chunked,
+                unfinished=unfinished,
+                window_released=released,
+            )
+        if session is not None:
+            self._events.add(self._cache.take_events(), session)
+        return inserted
 
     def _lease_on(self, node: Any, length: int) -> pando.Lease | None:
         """The one that a request has on its node, if it holds exactly so many tokens."""
@@ -486,6 +542,30 @@ class PandoPrefixCache(Reports):
             num_tokens_evicted=evicted.tokens, swa_num_tokens_evicted=evicted.window_tokens
         )
 
+    def evict_for_alloc(
+        self, params: Any, *, allocation_reclaim_satisfied: Callable[[], bool] | None = None
+    ) -> Any:
+        """Evicts what an allocation is short of. With a predicate, `params` are upper limits, and
+        eviction goes on in steps until the allocator says that it has enough."""
+        if allocation_reclaim_satisfied is None:
+            return self.evict(params)
+        tokens = window_tokens = 0
+        step = _RECLAIM_STEP_PAGES * self.page_size
+        while not allocation_reclaim_satisfied():
+            done = self.evict(
+                type(params)(
+                    num_tokens=min(step, max(params.num_tokens - tokens, 0)),
+                    swa_num_tokens=min(step, max(params.swa_num_tokens - window_tokens, 0)),
+                )
+            )
+            if done.num_tokens_evicted == done.swa_num_tokens_evicted == 0:
+                break  # the limits are reached, or nothing is left
+            tokens += done.num_tokens_evicted
+            window_tokens += done.swa_num_tokens_evicted
+        return self.interface.evict_result(
+            num_tokens_evicted=tokens, swa_num_tokens_evicted=window_tokens
+        )
+
     def reset(self) -> None:
         """As SGLang's, it gives nothing back: the engine clears its allocator with it. Locks that
         are still held are void."""
@@ -494,21 +574,6 @@ class PandoPrefixCache(Reports):
         self._leases.clear()
         self._cache.reset()
         self._bridge.forget()
-
-
-def _refuse(params: Any, policy: str) -> None:
-    if policy not in POLICIES:
-        raise Unsupported(
-            f"--radix-eviction-policy {policy}: expected one of {', '.join(POLICIES)}"
-        )
-    if getattr(params, "eviction_policy_config", None):
-        raise Unsupported(
-            "--radix-eviction-policy-config: policies of Pando have no settings; expected none"
-        )
-    if getattr(params, "enable_session_radix_cache", False):
-        raise Unsupported("--enable-session-radix-cache is not supported: start without it")
-    if getattr(params, "cache_ttl_seconds", None) is not None:
-        raise Unsupported("a time to live of cache entries is not supported: start without it")
 
 
 @functools.cache

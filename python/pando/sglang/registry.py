@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How SGLang comes to make a cache of ours: the name in its registry, and the factory behind it.
 
-The factory refuses, before the server accepts a request, whatever the plug-in cannot do; the
-message says what would work.
+The factory refuses, before the server accepts a request, whatever the plug-in cannot do, see
+``refusals.py``.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from pando.sglang.arguments import add_choices
 from pando.sglang.interface import Interface, Unsupported, import_sglang
 from pando.sglang.prefix_cache import PandoPrefixCache, cache_class
+from pando.sglang.refusals import refuse_context
 
 NAME = "pando"
 logger = logging.getLogger("pando.sglang")
 
 
 def register(name: str = NAME) -> None:
-    """Makes ``--radix-cache-backend pando`` known to SGLang in this process. Twice is harmless."""
+    """Makes ``--radix-cache-backend pando`` known to SGLang in this process, and the policies and
+    stores that come with it. Twice is harmless. To be called before arguments are parsed."""
     registry = import_sglang("sglang.srt.mem_cache.registry")
     if not hasattr(registry, "register_radix_cache_backend"):
         raise Unsupported("this SGLang has no registry of radix caches: expected 0.5.13 or later")
@@ -28,6 +31,15 @@ def register(name: str = NAME) -> None:
     if present is not None:
         raise ValueError(f"SGLang knows a radix cache {name!r} already, which is not Pando's")
     registry.register_radix_cache_backend(name, create_cache)
+    add_choices()
+
+
+def is_registered(name: str | None) -> bool:
+    """Whether ``--radix-cache-backend name`` is Pando's cache."""
+    if not name:
+        return False
+    registry = import_sglang("sglang.srt.mem_cache.registry")
+    return registry.get_radix_cache_factory(name) is create_cache
 
 
 def create_cache(context: Any) -> Any:
@@ -36,7 +48,7 @@ def create_cache(context: Any) -> Any:
         # Nothing is to be kept, so there is nothing to do for us: SGLang has caches for that.
         registry = import_sglang("sglang.srt.mem_cache.registry")
         return registry.default_radix_cache_factory(context)
-    _refuse(context)
+    refuse_context(context)
     interface = Interface.installed()
     window = None
     if context.is_hybrid_swa:
@@ -63,29 +75,3 @@ def create_cache(context: Any) -> Any:
         cache.has_host_tier,
     )
     return cache
-
-
-def _refuse(context: Any) -> None:
-    arguments = context.server_args
-    if context.is_hybrid_ssm:
-        raise Unsupported(
-            "models with recurrent (Mamba) layers are not supported by pando.sglang: start without "
-            "--radix-cache-backend pando"
-        )
-    if context.is_hybrid_swa and getattr(context, "full_tokens_per_layer", None) == 0:
-        raise Unsupported(
-            "models whose layers are all sliding-window are not supported by pando.sglang: start "
-            "without --radix-cache-backend pando"
-        )
-    for flag in ("enable_lmcache", "enable_flexkv", "enable_unified_cache_external_linker"):
-        if getattr(arguments, flag, False):
-            raise Unsupported(
-                f"--{flag.replace('_', '-')} keeps a cache of its own: expected one of the two"
-            )
-    if getattr(arguments, "schedule_policy", None) == "dfs-weight" and not hasattr(
-        Interface.installed().base, "dfs_weight_order"
-    ):
-        raise Unsupported(
-            "--schedule-policy dfs-weight walks SGLang's own tree nodes in this version: expected "
-            "lpm, fcfs or another"
-        )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pando
 from pando.sglang.allocators import AllocatorBridge
-from pando.sglang.events import EventTypes
+from pando.sglang.events import EventLog
 from pando.sglang.nodes import Node, Root
 from pando.sglang.tensors import NumpySlots
 
@@ -21,11 +21,10 @@ class Reports:
     root_node: Root
     sliding_window_size: int | None
     enable_kv_cache_events: bool
-    is_eagle: bool
     _cache: pando.PrefixCache
     _bridge: AllocatorBridge
     _slots: NumpySlots
-    _events: EventTypes | None
+    _events: EventLog
 
     def evictable_size(self) -> int:
         return self._cache.sizes().evictable
@@ -84,9 +83,13 @@ class Reports:
         """What was stored and removed since the last call, as SGLang's events."""
         if not self.enable_kv_cache_events:
             return []
-        if self._events is None:
-            self._events = EventTypes()
-        return self._events.convert(self._cache.take_events(), bigram=self.is_eagle)
+        self._events.add(self._cache.take_events())
+        return self._events.take()
+
+    def pop_storage_prefetch_miss(self, req_id: Any) -> bool:
+        """In 0.5.19: whether a store lacked pages of a waiting request, to ask for them again.
+        Pando asks a store once per request, as SGLang's cache for dense models does."""
+        return False
 
     def root_node_handle(self, extra_key: str | None = None) -> Root:
         return self.root_node
