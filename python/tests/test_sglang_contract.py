@@ -127,13 +127,6 @@ ABSENT_WITHOUT_TIERS = {
     ("cache", "terminate_prefetch"): Absent(TIERS, 13, 18),
     ("cache", "evict_host"): Absent(RECEIVE, 21),
 }
-# Of the cache with tiers, which is to get them; take them out when it has.
-EXPECTED_SOON = {
-    ("cache", "ongoing_write_through"),
-    ("cache", "ongoing_load_back"),
-    ("cache", "ongoing_prefetch"),
-    ("cache", "ongoing_backup"),
-}
 
 
 def caches() -> dict[str, Any]:
@@ -151,7 +144,7 @@ def caches() -> dict[str, Any]:
         params = standins.CacheInitParams(False, pool, allocator, 4)
         if name != "tiers":
             made[name] = cache_class(INTERFACE)(params, sliding_window_size=window)
-        elif not INTERFACE.by_checkpoint:  # later ones refuse --enable-hierarchical-cache
+        else:
             kv_pool = standins.KvPool(64, 4, 2, arrays)
             device = adopt_pool(kv_pool, 4)
             host = pando.HostPool(device, ratio=1.5, keep_free_bytes=0)
@@ -166,8 +159,7 @@ CACHES = caches()
 
 
 def absent_from(name: str) -> dict[tuple[str, str], Absent]:
-    soon = dict.fromkeys(EXPECTED_SOON, Absent("soon"))
-    table = ABSENT | (soon if name == "tiers" else ABSENT_WITHOUT_TIERS)
+    table = ABSENT | ({} if name == "tiers" else ABSENT_WITHOUT_TIERS)
     return {key: why for key, why in table.items() if why.first <= VERSION <= why.last}
 
 
@@ -219,7 +211,7 @@ def test_what_is_absent_on_purpose_is_still_used() -> None:
         assert not entries - set(USES), "take these out of the table, or end their versions"
         there = {
             (kind, attribute)
-            for kind, attribute in entries - EXPECTED_SOON
+            for kind, attribute in entries
             if all(attribute in dir(holder) for holder in holders(cache, kind))
         }
         assert not there, "these are there: take them out of the table, or end their versions"

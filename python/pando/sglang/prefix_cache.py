@@ -91,6 +91,7 @@ class PandoPrefixCache(Reports):
     enable_session_radix_cache = False
     has_host_tier = False
     enable_storage = False
+    reads_rows_early = False  # every writer of rows is followed by rows_written()
 
     def __init__(self, params: Any, *, sliding_window_size: int | None = None) -> None:
         """`params`: SGLang's CacheInitParams. A window size makes it a cache for models with
@@ -159,6 +160,10 @@ class PandoPrefixCache(Reports):
     def core(self) -> pando.PrefixCache:
         """The cache below, for explain(), dump() and statistics."""
         return self._cache
+
+    def rows_written(self) -> None:
+        """SGLang has prepared a batch, and will begin to compute it next."""
+        self._slots.rows_written()
 
     # ---- Matching ------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from pando.sglang.arguments import add_choices
+from pando.sglang.arguments import add_choices, resolved
 from pando.sglang.interface import Interface, Unsupported, import_sglang
 from pando.sglang.prefix_cache import PandoPrefixCache, cache_class
 from pando.sglang.refusals import refuse_context
@@ -32,6 +32,10 @@ def register(name: str = NAME) -> None:
         raise ValueError(f"SGLang knows a radix cache {name!r} already, which is not Pando's")
     registry.register_radix_cache_backend(name, create_cache)
     add_choices()
+    hooks = import_sglang("sglang.srt.plugins.hook_registry")
+    for method in ("prepare_for_extend", "prepare_for_decode"):
+        target = f"sglang.srt.managers.schedule_batch.ScheduleBatch.{method}"
+        hooks.HookRegistry.register(target, _tell_rows_written, hooks.HookType.AFTER)
 
 
 def is_registered(name: str | None) -> bool:
@@ -40,6 +44,12 @@ def is_registered(name: str | None) -> bool:
         return False
     registry = import_sglang("sglang.srt.mem_cache.registry")
     return registry.get_radix_cache_factory(name) is create_cache
+
+
+def _tell_rows_written(_result: Any, batch: Any, *_: Any, **__: Any) -> None:
+    """After a batch is prepared, and before its computation begins."""
+    if getattr(batch.tree_cache, "reads_rows_early", False):
+        batch.tree_cache.rows_written()
 
 
 def create_cache(context: Any) -> Any:
@@ -67,6 +77,12 @@ def create_cache(context: Any) -> Any:
         cache = cache_class(interface, PandoPrefixCache)(
             context.params, sliding_window_size=window
         )
+    # With a draft model, and between prefill and decode servers, others write rows too.
+    cache.reads_rows_early = (
+        resolved(context, "speculative_algorithm") is None
+        and resolved(context, "disaggregation_mode", "null") == "null"
+        and resolved(context, "dllm_algorithm") is None
+    )
     logger.info(
         "Pando keeps the prefixes: pages of %d, policy %s, window %s, host tier %s",
         cache.page_size,
