@@ -1,54 +1,66 @@
 #!/usr/bin/env bash
-# Tests the plug-ins inside the code of the engines themselves, on the CPU, and runs the example with
-# Transformers. Packages come from PyPI by name, torch among them (some GiB), into build/engines.
-#   scripts/test-engines.sh [version of SGLang...]
-# What else SGLang and vLLM depend on is stubbed by the tests. Takes pando from PANDO_PYTHONPATH or
-# build/release. Without a package index it says so, and that is no failure.
+# Tests the plug-ins with the engines themselves, on the CPU.
+#   scripts/test-engines.sh core    what every change runs: whole engines of the newest version, the
+#                                   plug-ins inside the code of each supported version
+#   scripts/test-engines.sh         everything: every configuration in whole engines of each version
+# Packages come from PyPI into build/engines (scripts/engine-env.sh). Pando is taken from the wheel in
+# build/wheels, installed as a user would install it. Where packages cannot be had this says
+# "skipped" and succeeds; with CI set that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-versions=("${@:-}")
-[ -n "${versions[0]}" ] || versions=(0.5.13 0.5.16 0.5.18 0.5.20 0.5.21 0.5.23)
+part=${1:-all}
+interfaces=(0.5.13 0.5.16 0.5.18 0.5.20 0.5.21 0.5.23)  # the plug-in inside their code
+whole=(0.5.23)                                          # whole engines
+[ "$part" = core ] || whole=(0.5.16 0.5.20 0.5.23)
 vllm=0.32.0
-package=${PANDO_PYTHONPATH:-build/release/python}
-if [ ! -d "$package/pando" ]; then
-  echo "test-engines: skipped, there is no $package/pando: the Python package was not built"
-  exit 0
-fi
+home=build/engines
+python=$home/whole/bin/python
 
-venv=build/engines/venv
-mkdir -p build/engines
-[ -x $venv/bin/python ] || python3 -m venv $venv
-pip() { $venv/bin/python -m pip --disable-pip-version-check install --quiet "$@"; }
-if ! pip torch numpy msgspec dill psutil pyzmq orjson requests cbor2 pytest hypothesis; then
-  echo "test-engines: skipped, packages could not be installed (no package index?)"
+skip() {
+  echo "test-engines: skipped, $1"
+  [ -z "${CI:-}" ] || { echo "test-engines: where packages can be had, a skip is a failure" >&2; exit 1; }
   exit 0
-fi
-# test WHAT PATH... FILES: with the folders that WHAT is imported from.
-test() { PYTHONPATH=$1 $venv/bin/python -m pytest -rs -p no:cacheprovider -W ignore "${@:2}"; }
-# unpack NAME VERSION: without what it depends on.
-unpack() { [ -d "build/engines/$1-$2/$1" ] || pip --no-deps --target "build/engines/$1-$2" "$1==$2"; }
+}
+wheel=$(ls -t build/wheels/pando*.whl 2>/dev/null | head -1)
+[ -n "$wheel" ] || skip "there is no wheel in build/wheels: the Python package was not built"
+scripts/engine-env.sh "${whole[@]}" || skip "packages could not be had"
+rm -rf $home/pando
+$python -m pip --disable-pip-version-check install --quiet --no-deps --target $home/pando "$wheel"
 
-for version in "${versions[@]}"; do
-  if ! unpack sglang "$version"; then
-    echo "test-engines: sglang $version could not be had: not tested"
-    continue
-  fi
-  echo "test-engines: sglang $version"
-  test "$package:build/engines/sglang-$version" python/tests/test_sglang_wheel.py \
-    python/tests/test_sglang_contract.py
+echo "test-engines: whole SGLang engines ${whole[*]}"
+versions=""
+for version in "${whole[@]}"; do
+  folders=$PWD/$home/sglang-$version
+  case $version in 0.5.1? | 0.5.20) folders+=:$PWD/$home/older ;; esac
+  versions+=" $version=$folders"
 done
-if unpack vllm $vllm; then
-  echo "test-engines: vllm $vllm"  # whose tests bring a stand-in for torch
-  PANDO_VLLM_SOURCES=build/engines/vllm-$vllm PYTHONPATH=$package \
-    build/venv/bin/python -m pytest -rs -p no:cacheprovider python/tests/test_vllm_source.py
-else
-  echo "test-engines: vllm $vllm could not be had: not tested"
-fi
+select=()
+[ "$part" != core ] || select=(-k core)
+PANDO_SGLANG=$versions PANDO_PYTHONPATH=$PWD/$home/pando PANDO_ENGINES_OUT=$home/out PYTHONPATH=tests/engines \
+  $python -m pytest -p no:cacheprovider -W ignore --durations=0 tests/engines/test_sglang.py "${select[@]}"
+
+# The rest stubs what SGLang and vLLM import, and must not find the packages above.
+venv=$home/bare
+pip() { $venv/bin/python -m pip --disable-pip-version-check install --quiet "$@"; }
+# test PATHS FILES...: with the folders that are imported from.
+test() { PYTHONPATH=$1 $venv/bin/python -m pytest -q -rs -p no:cacheprovider -W ignore "${@:2}"; }
+# unpack NAME VERSION: without what it depends on.
+unpack() { [ -d "$home/$1-$2/$1" ] || pip --no-deps --target "$home/$1-$2" "$1==$2" || skip "$1 $2 could not be had"; }
+
+for version in "${interfaces[@]}"; do
+  unpack sglang "$version"
+  echo "test-engines: the plug-in inside the code of SGLang $version"
+  test "$home/pando:$home/sglang-$version" python/tests/test_sglang_wheel.py python/tests/test_sglang_contract.py
+done
+unpack vllm $vllm
+echo "test-engines: vllm $vllm"  # whose tests bring a stand-in for torch
+PANDO_VLLM_SOURCES=$home/vllm-$vllm PYTHONPATH=build/release/python \
+  build/venv/bin/python -m pytest -q -rs -p no:cacheprovider python/tests/test_vllm_source.py
 echo "test-engines: stand-ins and examples with torch"
-test "$package" python/tests/test_sglang.py python/tests/test_torch_ranks.py python/tests/test_cache.py \
+test "$home/pando" python/tests/test_sglang.py python/tests/test_torch_ranks.py python/tests/test_cache.py \
   python/tests/test_pools.py
 # Apart, because SGLang would find it and want the rest of what it needs.
-apart=build/engines/transformers
-[ -d $apart/transformers ] || pip --target $apart transformers
-test "$package:$apart" python/tests/test_examples.py
+apart=$home/transformers
+[ -d $apart/transformers ] || pip --target $apart transformers==5.19.0
+test "$home/pando:$apart" python/tests/test_examples.py

@@ -81,6 +81,17 @@ def _latent():
             v_head_dim=32,
             head_dim=16,
             first_k_dense_replace=LAYERS,  # no experts
+            moe_layer_freq=1,
+            rope_parameters={
+                "rope_type": "yarn",
+                "rope_theta": 10000.0,
+                "factor": 2.0,
+                "original_max_position_embeddings": 16384,
+                "beta_fast": 32,
+                "beta_slow": 1,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+            },
             tie_word_embeddings=False,
             **_COMMON,
         )

@@ -95,7 +95,7 @@ class Steps:
             ]
             self.ask(prompts, 6, "crowd")
 
-    def overload(self, size: int = 8, prompt: int = 40, new_tokens: int = 150) -> None:
+    def overload(self, size: int = 8, prompt: int = 20, new_tokens: int = 180) -> None:
         """More answers than the device has room for: some requests are retracted. For answers that
         may end early SGLang reserves less than they could take."""
         prompts = [self.words(prompt) for _ in range(size)]
@@ -230,10 +230,25 @@ def make_pinned_memory_plain() -> None:
     torch.Tensor.pin_memory = lambda self, *_: self
 
 
-if os.environ.get("PANDO_TEST_WINDOW"):
-    give_llama_a_window()
-if os.environ.get("PANDO_TEST_ADAPTERS"):
-    make_pinned_memory_plain()
+def attend_to_latent_rows() -> None:
+    """Latent attention has two ways to compute a prefill; SGLang's attention for the CPU knows the
+    one that reads latent rows from the pool."""
+    from sglang.srt.models.deepseek_common.attention_forward_methods.forward_methods import (
+        AttnForwardMethod,
+    )
+    from sglang.srt.models.deepseek_v2 import DeepseekV2AttentionMLA
+
+    DeepseekV2AttentionMLA.dispatch_attn_forward_method = lambda *_: AttnForwardMethod.MLA
+
+
+# What SGLang lacks on a CPU for some models; the same for both caches.
+PATCHES = {
+    "window": give_llama_a_window,
+    "adapters": make_pinned_memory_plain,
+    "mla": attend_to_latent_rows,
+}
+if patch := PATCHES.get(os.environ.get("PANDO_TEST_PATCH", "")):
+    patch()
 
 if __name__ == "__main__":
     main()

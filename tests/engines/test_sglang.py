@@ -162,8 +162,10 @@ class Result:
     notes: dict[str, Any]
     log: str
 
-    def cached(self) -> int:
-        return sum(request["cached"] for request in self.requests)
+    def cached(self, step: str | None = None) -> int:
+        return sum(
+            request["cached"] for request in self.requests if step in (None, request["step"])
+        )
 
 
 _results: dict[tuple[str, str, str], Result] = {}
@@ -231,11 +233,11 @@ def _environment(version: str, configuration: Configuration, folder: Path) -> di
         "PYTHONWARNINGS": "ignore",
         "OMP_NUM_THREADS": "1",
     }
-    if configuration.model == "window":
-        environment["PANDO_TEST_WINDOW"] = "1"
-    if configuration.name == "lora":
-        environment["PANDO_TEST_ADAPTERS"] = "1"
-    return environment
+    if configuration.arguments.get("tp_size"):
+        environment["SGLANG_CPU_OMP_THREADS_BIND"] = "0|1"  # a core for each rank
+        environment["SGLANG_NCCL_SO_PATH"] = "none"  # which torch has, and no GPU
+    patch = "adapters" if configuration.name == "lora" else configuration.model
+    return environment | {"PANDO_TEST_PATCH": patch}
 
 
 def check_log(result: Result) -> None:
@@ -261,8 +263,10 @@ def test_an_engine_answers_alike(version: str, configuration: Configuration, rec
     if configuration.gains:
         assert ours.cached() > stock.cached()
     elif configuration.stock is None:
-        assert ours.cached() >= 0.98 * stock.cached()
+        # Of requests that come together, which are in one batch is a matter of time.
+        assert ours.cached() >= 0.95 * stock.cached()
+        assert ours.cached("converse") >= stock.cached("converse")
     for name, outcome in ours.notes.items():
         assert outcome["success"], f"{name}: {outcome['message']}"
-    if "overload" in steps and configuration.arguments.get("tp_size", 1) == 1:
+    if configuration.name == "plain":
         assert "Retract" in ours.log, "nothing was retracted: the overload is too small"

@@ -91,7 +91,7 @@ def adopt_pool(kv_pool: Any, page_size: int) -> pando.KvPool:
     """SGLang's buffers, (slots, heads, dim) per layer, as a device pool."""
     name = type(kv_pool).__name__
     if getattr(kv_pool, "kv_cache_layout", "nhd") != "nhd" or any(
-        hasattr(kv_pool, part)
+        getattr(kv_pool, part, None) is not None
         for part in ("index_k_with_scale_buffer", "index_k_pool", "kv_scale_buffer", "label_buffer")
     ):
         raise Unsupported(
@@ -184,8 +184,11 @@ def _storage_arguments(context: Any) -> dict[str, Any] | None:
     }
 
 
-def storage_settings(backend: str, config: str | None) -> str | dict[str, Any]:
-    """Settings of a store as the library reads them: a JSON text, or @ and a file's name."""
+def storage_settings(
+    backend: str, config: str | None, scope: pando.StoreScope
+) -> str | dict[str, Any]:
+    """Settings of a store as the library reads them: a JSON text, or @ and a file's name. Files are
+    opened by one process, so each tensor-parallel rank has a folder of its own."""
     if config and config.startswith("@"):
         return config
     settings: dict[str, Any] = json.loads(config) if config else {}
@@ -194,5 +197,8 @@ def storage_settings(backend: str, config: str | None) -> str | dict[str, Any]:
     if backend == "file":
         # Beside SGLang's own files, which have another format.
         base = os.environ.get("SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR", "/tmp/hicache")
-        settings.setdefault("directory", os.path.join(base, "pando"))
+        directory = settings.get("directory", os.path.join(base, "pando"))
+        if scope.tp_size > 1:
+            directory = os.path.join(directory, f"rank-{scope.tp_rank}-of-{scope.tp_size}")
+        settings["directory"] = directory
     return settings
