@@ -129,3 +129,31 @@ def test_fp8_is_written_from_bf16() -> None:
     for view in (pool.key(0), pool.value(0)):
         tensor = torch.from_dlpack(view)
         assert torch.equal(tensor.view(torch.uint8)[1:5], expected)
+
+
+def test_sglang_rows_are_read_while_the_schedulers_stream_waits() -> None:
+    """The scheduler's stream is behind a computation; what was written before is read at once."""
+    from pando.sglang.tensors import DeviceSlots
+
+    slots = DeviceSlots(torch, torch.device("cuda"))
+    table = torch.zeros(4, 4096, dtype=torch.int32, device="cuda")
+    wanted = torch.randint(1, 1 << 20, (3000,), dtype=torch.int32)
+    table[2, :3000] = wanted.cuda()
+    np.testing.assert_array_equal(slots.host_row(table, 2, 3000), wanted)  # nobody has told: waits
+    slots.rows_written()
+    slots.to_engine(np.arange(3000))  # allocates what the calls below use again
+    slots.host_row(table, 2, 3000)
+    torch.cuda.synchronize()
+
+    scheduler = torch.cuda.Stream()
+    with torch.cuda.stream(scheduler):
+        table[3, :3000] = wanted.to("cuda", non_blocking=True) + 7
+        slots.rows_written()
+        torch.cuda._sleep(2_000_000_000)  # about a second
+        busy = torch.cuda.Event()
+        busy.record()
+        np.testing.assert_array_equal(slots.host_row(table, 3, 3000), wanted + 7)
+        sent = slots.to_engine(np.arange(100_000))
+        assert not busy.query(), "reading or sending waited for the computation"
+    scheduler.synchronize()
+    np.testing.assert_array_equal(sent.cpu().numpy(), np.arange(100_000))

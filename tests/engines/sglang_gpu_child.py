@@ -5,11 +5,11 @@
 
 The model has the shape of an 8B Llama and random weights from a seed; requests carry token ids. The
 spec: ``cache`` (stock or pando), ``mode`` (plain, host or file), ``page``, ``layout``, ``store`` (a
-folder), ``shape`` (8b or tiny). The workload is conversations over common system prompts that
-together are larger than the device:
+folder), ``shape`` (8b or tiny), ``turns`` and ``bursts``. The workload is conversations over common
+system prompts that together are larger than the device:
 
 - one request at a time, turn by turn, streamed: time to the first token, cached tokens, outputs;
-- all conversations at once, three times: wall time of such a burst;
+- all conversations at once: wall time of such a burst, and time to the first token in it;
 - 16 short prompts with long answers: tokens decoded per second.
 
 With PANDO_TIMES=FILE the scheduler writes how long each call of its cache took.
@@ -45,7 +45,7 @@ SHAPES = {
     },
 }
 DEVICE_TOKENS = 65536
-CONVERSATIONS, TURNS, BURSTS = 24, 4, 3
+CONVERSATIONS = 24
 SYSTEM_TOKENS, FIRST_TOKENS, TURN_TOKENS, ANSWER_TOKENS = 2048, 1500, 200, 16
 
 
@@ -109,8 +109,9 @@ def arguments(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 class Workload:
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: Any, turns: int, bursts: int) -> None:
         self.engine = engine
+        self.turns, self.bursts = turns, bursts
         self.random = random.Random(5)
         systems = [self.tokens(SYSTEM_TOKENS) for _ in range(3)]
         self.conversations = [
@@ -141,13 +142,13 @@ class Workload:
             await self.ask(self.tokens(warm_up))
         return {
             "serial": await self.one_by_one(),
-            "bursts": [await self.burst() for _ in range(BURSTS)],
+            "bursts": [await self.burst() for _ in range(self.bursts)],
             "decode_tokens_per_s": await self.decode(),
         }
 
     async def one_by_one(self) -> list[dict[str, Any]]:
         requests = []
-        for turn in range(TURNS):
+        for turn in range(self.turns):
             for number, conversation in enumerate(self.conversations):
                 answer = await self.ask(conversation)
                 requests.append(answer | {"turn": turn})
@@ -163,14 +164,15 @@ class Workload:
         self.conversations = [each + self.tokens(TURN_TOKENS) for each in self.conversations]
         return {
             "wall_s": wall,
+            "first_s": [answer["first_s"] for answer in answers],
             "prompt": sum(answer["prompt"] for answer in answers),
             "cached": sum(answer["cached"] for answer in answers),
         }
 
     async def decode(self) -> float:
-        """The best of three, after one to warm up."""
+        """The best of two, after one to warm up."""
         rates = []
-        for _ in range(4):
+        for _ in range(3):
             began = time.perf_counter()
             await asyncio.gather(*(self.ask(self.tokens(128), 256) for _ in range(16)))
             rates.append(16 * 256 / (time.perf_counter() - began))
@@ -185,7 +187,8 @@ def main() -> None:
     began = time.perf_counter()
     engine = sglang.Engine(**arguments(spec))
     start_s = time.perf_counter() - began
-    result = engine.loop.run_until_complete(Workload(engine).run())
+    workload = Workload(engine, spec["turns"], spec["bursts"])
+    result = engine.loop.run_until_complete(workload.run())
     result |= {"version": sglang.__version__, "start_s": start_s, "spec": spec}
     Path(sys.argv[2]).write_text(json.dumps(result))
     engine.shutdown()
