@@ -7,7 +7,7 @@ export CCACHE_BASEDIR = $(CURDIR)
 export CCACHE_NOHASHDIR = 1
 SOURCES = $(shell git ls-files '*.cc' '*.h' '*.cu')
 
-.PHONY: help run test release bench bench-smoke bench-store bench-python wheel test-wheel test-engines test-slow gpu-test gpu-bench format format-check lint python-env asan tsan fuzz consume clean
+.PHONY: help run test release bench bench-smoke bench-store bench-python wheel test-wheel test-engines test-engines-core test-slow gpu-test gpu-bench gpu-engines format format-check lint python-env asan tsan fuzz consume clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -49,8 +49,14 @@ wheel: deps-build python-env  ## build a wheel into build/wheels
 test-wheel: wheel  ## install the wheel into an environment of its own and run the quick tests there
 	scripts/test-wheel.sh
 
-test-engines: release  ## the plug-ins inside SGLang's and vLLM's own code, the example with Transformers (downloads torch)
+test-engines: release wheel  ## whole SGLang engines on the CPU with and without Pando, every version and configuration; the plug-ins inside SGLang's and vLLM's code (downloads some GiB)
 	scripts/test-engines.sh
+
+test-engines-core: release wheel  ## the part of test-engines that every change runs
+	scripts/test-engines.sh core
+
+gpu-engines:  ## on a machine with a GPU: SGLang with and without Pando on the same requests; JSON goes to build/release/bench-engines.json
+	scripts/gpu-engines.sh
 
 gpu-test: release  ## on a machine with a GPU: its tests, then the same under compute-sanitizer
 	build/release/tests/gpu_test --gtest_brief=1

@@ -34,7 +34,7 @@ LIMIT_S = 170
 CHILD = Path(__file__).with_name("sglang_gpu_child.py")
 
 
-def start(row: str, cache: str, *, turns: int = 4, bursts: int = 3) -> dict[str, Any] | None:
+def start(row: str, cache: str, *, turns: int = 10, bursts: int = 5) -> dict[str, Any] | None:
     """One engine's results; nothing where it did not come to an end."""
     mode, page, layout = row.split(",")
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
