@@ -896,6 +896,17 @@ def test_pages_are_stored_under_the_name_that_sglang_serves(
     assert model_name(context) == "resolved"
 
 
+def test_a_long_path_is_cut_and_told_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_sglang(monkeypatch)
+    names = set()
+    for start in "ab":
+        arguments = SimpleNamespace(model_path=f"/{start}" + "/models" * 30 + "/llama")
+        context = SimpleNamespace(server_args=arguments, model_config=SimpleNamespace())
+        names.add(name := model_name(context))
+        assert len(name.encode()) == 128 and name.endswith("/models/llama")
+    assert len(names) == 2
+
+
 def test_the_factory_makes_what_the_context_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_sglang(monkeypatch)
     plain = pando.sglang.create_cache(context_of(Setup(page_size=4)))

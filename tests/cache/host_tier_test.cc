@@ -96,6 +96,23 @@ TEST(HostTier, ANodeThatIsBeingCopiedIsNotEvicted) {
   EXPECT_EQ(cache->evict(8).tokens, 8u);
 }
 
+TEST(HostTier, CopiesAreUnderWayUntilPollHasSeenThemEnd) {
+  TieredCache cache;
+  EXPECT_TRUE(cache->under_way().idle());
+  cache.put(tokens(8));
+  EXPECT_EQ(cache->under_way().backups, 1u);
+  EXPECT_FALSE(cache->under_way().idle());
+  cache.settle();
+  EXPECT_TRUE(cache->under_way().idle());
+  cache->evict(8);
+  Lease lease = *cache->lock(cache.match(tokens(8)));
+  Slots at(8);
+  ASSERT_EQ(cache->load_back(lease, at)->tokens, 8u);
+  EXPECT_EQ(cache->under_way().loads, 1u);
+  cache.settle();
+  EXPECT_TRUE(cache->under_way().idle());
+}
+
 // ---- Leaving the device ------------------------------------------------------------------------
 
 TEST(HostTier, AnEvictedNodeWithACopyStaysInTheTree) {

@@ -110,6 +110,27 @@ TEST_F(PrefetchTest, AnAbortedPrefetchReleasesEverything) {
   EXPECT_TRUE(cache.closes());
 }
 
+TEST_F(PrefetchTest, PutsAndFetchesAreUnderWayUntilPollHasSeenThemEnd) {
+  {
+    TieredCache cache(kPages);
+    attach(cache);
+    cache.put(tokens(16));
+    while (cache->under_way().backups > 0) (void)cache->poll();
+    EXPECT_EQ(cache->under_way().puts, 1u) << "it starts when the copy to the host has ended";
+    cache.settle();
+    EXPECT_TRUE(cache->under_way().idle());
+  }
+  TieredCache cache(kPages);
+  attach(cache);
+  const Prefetch prefetch = *cache->prefetch({tokens(16)});
+  EXPECT_EQ(cache->under_way().fetches, 1u);
+  while (!cache->prefetch_ready(prefetch.id)) (void)cache->poll();
+  EXPECT_EQ(cache->under_way().fetches, 1u) << "until the request ends it";
+  EXPECT_EQ(cache->end_prefetch(prefetch.id), 16u);
+  cache.settle();
+  EXPECT_TRUE(cache->under_way().idle());
+}
+
 TEST_F(PrefetchTest, WhatTheTreeGotMeanwhileIsNotDoubled) {
   store(tokens(16));
   TieredCache cache(kPages);

@@ -95,9 +95,10 @@ class Steps:
             ]
             self.ask(prompts, 6, "crowd")
 
-    def overload(self, size: int = 8, prompt: int = 20, new_tokens: int = 180) -> None:
-        """More answers than the device has room for: some requests are retracted. For answers that
-        may end early SGLang reserves less than they could take."""
+    def overload(self, size: int = 8, prompt: int = 60, new_tokens: int = 150) -> None:
+        """More answers than the device has room for: some requests are retracted. SGLang reserves
+        less than they could take for answers that may end early and have begun, so prompts are long
+        enough for several batches."""
         prompts = [self.words(prompt) for _ in range(size)]
         self.ask(prompts, new_tokens, "overload", ignore_eos=False)
 
