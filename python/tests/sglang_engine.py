@@ -258,7 +258,7 @@ class Engine:
         """While the request waits: what storage has comes to the host."""
         cache, tokens = self.cache, req.origin_input_ids
         result = self.match(tokens, req.extra_key, limit=len(tokens) - 1)
-        matched = len(result.device_indices) + result.host_hit_length
+        matched = len(self.slots_of(result)) + result.host_hit_length
         node = result.last_host_node
         assert node.backuped or node is cache.root_node
         cache.prefetch_from_storage(
@@ -274,7 +274,7 @@ class Engine:
         assert cache.pop_prefetch_loaded_tokens(req.rid) == 0
         self.prefetched += loaded
         again = self.match(tokens, req.extra_key, limit=len(tokens) - 1)
-        assert len(again.device_indices) + again.host_hit_length >= matched + loaded
+        assert len(self.slots_of(again)) + again.host_hit_length >= matched + loaded
 
     @staticmethod
     def slots_of(result: Any) -> np.ndarray:
@@ -302,12 +302,17 @@ class Engine:
                 best_match_node=req.best_match_node, host_hit_length=req.host_hit_length, req=req
             )
         )
-        slots, req.last_node = loaded
-        assert len(slots) in (0, req.host_hit_length)
-        self.loaded_back += len(slots)
-        both = np.concatenate([host_array(req.prefix_indices), host_array(slots)])
+        before = host_array(req.prefix_indices)
+        both = self.with_loaded(before, loaded)
+        req.last_node = loaded[1]
+        assert len(both) - len(before) in (0, req.host_hit_length)
+        self.loaded_back += len(both) - len(before)
         req.prefix_indices = self.like_table(both)
         self.verify(self.tokens(req), req.extra_key, both, "load back")
+
+    def with_loaded(self, before: np.ndarray, loaded: Any) -> np.ndarray:
+        """The slots of a request's prefix after init_load_back()."""
+        return np.concatenate([before, host_array(loaded[0])])
 
     def step(self, run: Running, chunk: int, token: int) -> None:
         """A chunk of the prompt, or a token."""
@@ -428,6 +433,15 @@ class CheckpointEngine(Engine):
     def slots_of(self, result: Any) -> np.ndarray:  # type: ignore[override]
         slots = host_array(self.cache.path_device_indices(result.last_device_node))
         assert len(slots) == result.device_prefix_len
+        return slots
+
+    def with_loaded(self, before: np.ndarray, loaded: Any) -> np.ndarray:
+        length, node = loaded
+        if not length:
+            return before
+        slots = host_array(self.cache.path_device_indices(node))
+        assert len(slots) == len(before) + length
+        assert np.array_equal(slots[: len(before)], before)
         return slots
 
     def lock(self, node: Any) -> Any:

@@ -158,6 +158,10 @@ def caches() -> dict[str, Any]:
 CACHES = caches()
 
 
+def teardown_module() -> None:
+    CACHES.clear()  # or they would outlive the interpreter
+
+
 def absent_from(name: str) -> dict[tuple[str, str], Absent]:
     table = ABSENT | ({} if name == "tiers" else ABSENT_WITHOUT_TIERS)
     return {key: why for key, why in table.items() if why.first <= VERSION <= why.last}

@@ -335,7 +335,6 @@ else:
         if window is None:
             assert mine.evictable_size() == theirs.evictable_size()
 
-    @pytest.mark.skipif(BY_CHECKPOINT, reason="this SGLang's host tier is not supported")
     @pytest.mark.parametrize("write_policy", ["write_through", "write_back"])
     @pytest.mark.parametrize("page_size", [4, 16])
     def test_host_tier_over_sglangs_buffers(page_size: int, write_policy: str) -> None:
@@ -372,14 +371,6 @@ else:
         engine_.finish_all()
         engine_.cache.shutdown()
 
-    @pytest.mark.skipif(not BY_CHECKPOINT, reason="this SGLang's host tier is supported")
-    def test_a_host_tier_is_refused() -> None:
-        pools = Pools(8, 4, None)
-        with pytest.raises(Unsupported, match=r"0\.5\.13 to 0\.5\.20"):
-            pando.sglang.create_cache(
-                context(pools.params(4), enable_hierarchical_cache=True, tp_worker=Worker())
-            )
-
     def test_pages_are_stored_under_the_models_path(tmp_path: Path) -> None:
         """Without --served-model-name, which SGLang then fills in somewhere of its own."""
         tiers = {
@@ -389,8 +380,6 @@ else:
             "served_model_name": None,
             "model_path": "/models/a",
         }
-        if BY_CHECKPOINT:
-            pytest.skip("this SGLang's host tier is refused")
         engine_ = engine(4, ours=True, tiers=tiers)
         assert engine_.cache.enable_storage
         assert engine_.cache._host.scope.model == "/models/a"
