@@ -76,10 +76,13 @@ class DeviceSlots(NumpySlots):
     def __init__(self, torch: Any, device: Any) -> None:
         self._torch = torch
         self._device = device
+        self._is_cuda = getattr(device, "type", None) == "cuda"
         self._reader: Any = None  # our stream, once somebody tells when rows have been written
         self._written: Any = None  # a point on the scheduler's stream
 
     def rows_written(self) -> None:
+        if not self._is_cuda:
+            return
         cuda = self._torch.cuda
         if self._reader is None:
             # Of high priority, because streams of equal priority may be one and the same in torch.
@@ -91,6 +94,8 @@ class DeviceSlots(NumpySlots):
         return slots.cpu().numpy()
 
     def to_engine(self, slots: np.ndarray) -> Any:
+        if not self._is_cuda:
+            return self._torch.from_numpy(slots).to(self._device)
         pinned = self._torch.empty(len(slots), dtype=self._torch.int64, pin_memory=True)
         pinned.numpy()[:] = slots
         return pinned.to(self._device, non_blocking=True)  # torch keeps `pinned` until it is sent
