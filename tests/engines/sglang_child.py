@@ -77,12 +77,15 @@ class Steps:
 
     def converse(self, turns: int = 14, talks: int = 10) -> None:
         """Conversations that grow, one request after the other; together they do not fit."""
-        while len(self.talks) < talks:
-            self.talks.append(self.words(self.random.randrange(40, 200)))
+        self._begin_talks(talks)
         for _ in range(turns):
             talk = self.random.choice(self.talks)
             talk += self.words(self.random.randrange(3, 30))
             talk += self.ask(self.system + talk, 3, "converse")[0]
+
+    def _begin_talks(self, talks: int) -> None:
+        while len(self.talks) < talks:
+            self.talks.append(self.words(self.random.randrange(40, 200)))
 
     def crowd(self, rounds: int = 2, size: int = 8) -> None:
         """Prompts with common beginnings, all at once."""
@@ -96,9 +99,9 @@ class Steps:
             self.ask(prompts, 6, "crowd")
 
     def overload(self, size: int = 8, prompt: int = 60, new_tokens: int = 150) -> None:
-        """More answers than the device has room for: some requests are retracted. SGLang reserves
-        less than they could take for answers that may end early and have begun, so prompts are long
-        enough for several batches."""
+        """Answers that together are longer than the device has room for. They may end early, so
+        SGLang admits more of them than fit; 0.5.23 then has to retract one, older versions admit
+        fewer. (The configuration "retraction" retracts in all of them.)"""
         prompts = [self.words(prompt) for _ in range(size)]
         self.ask(prompts, new_tokens, "overload", ignore_eos=False)
 
@@ -109,10 +112,11 @@ class Steps:
             for name in [*names, None]:
                 self.ask(prompt, 4, f"adapter {name}", lora_path=name)
 
-    def abort(self, tokens: int = 200, after_s: float = 0.05) -> None:
-        """Aborts requests while their pages may still be on the way from the store, then asks for
-        one of them again."""
-        prompts = [self.system + talk[:tokens] for talk in self.talks[:3]]
+    def abort(self, talks: int = 10, after_s: float = 0.005) -> None:
+        """Sends the prompts that conversations begin with and aborts them at once, after a restart
+        while their pages come from the store; then asks for one of them."""
+        self._begin_talks(talks)
+        prompts = [self.system + talk for talk in self.talks]
 
         async def one(name: str, prompt: list[int]) -> None:
             stream = await self.engine.async_generate(

@@ -47,11 +47,13 @@ CONVERSATIONS = [
 ]
 TWO_LIVES = (
     [["converse", {}], ["idle", {}]],
-    [["converse", {}], ["abort", {}], ["crowd", {}], ["idle", {}], ["flush", {}]],
+    [["abort", {}], ["converse", {}], ["crowd", {}], ["idle", {}], ["flush", {}]],
 )
 HOST_TIER = {"enable_hierarchical_cache": True, "hicache_ratio": 3.0}
+FETCH_SHORT = {"prefetch_threshold": 16}  # by default prompts like these are too short to fetch
 STORAGE = HOST_TIER | {
     "hicache_storage_backend": "file",
+    "hicache_storage_backend_extra_config": json.dumps(FETCH_SHORT),
     "hicache_storage_prefetch_policy": "wait_complete",
 }
 
@@ -114,7 +116,7 @@ CONFIGURATIONS = [
         lives=(
             [
                 ["converse", {}],
-                ["attach", {"backend": "file"}],
+                ["attach", {"backend": "file", "config": FETCH_SHORT}],
                 ["crowd", {}],
                 ["idle", {}],
                 ["detach", {}],
@@ -231,7 +233,7 @@ def _run(version: str, configuration: Configuration, cache: str) -> Result:
         if not result.exists():
             pytest.fail(f"{version} {configuration.name} with {cache} ended early:\n{log[-6000:]}")
         data = json.loads(result.read_text())
-        requests += data["requests"]
+        requests += [request | {"life": number} for request in data["requests"]]
         notes |= data["notes"]
     return Result(requests, notes, log)
 
@@ -289,6 +291,9 @@ def test_an_engine_answers_alike(version: str, configuration: Configuration, rec
         assert ours.cached("converse") >= stock.cached("converse")
     for name, outcome in ours.notes.items():
         assert outcome["success"], f"{name}: {outcome['message']}"
+    if len(configuration.lives) > 1:
+        again = [request for request in ours.requests if request["life"] == 1]
+        assert again[0]["cached"] > 0, "nothing was found after the restart"
     if configuration.name == "retraction":
         assert "retracted_reqs" in stock.log
         assert "retracted_reqs" in ours.log
