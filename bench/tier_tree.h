@@ -22,8 +22,8 @@ class InstantCopier final : public Copier {
                         std::size_t) override {
     return Error{ErrorCode::unavailable, "no moves here"};
   }
-  Status wait_for_event(void*, std::size_t) override {
-    return Error{ErrorCode::unavailable, "no events here"};
+  Status wait_for_stream(void*, std::size_t) override {
+    return Error{ErrorCode::unavailable, "no streams here"};
   }
   std::size_t num_streams() const override { return 2; }
 
