@@ -246,14 +246,22 @@ def attend_to_latent_rows() -> None:
     DeepseekV2AttentionMLA.dispatch_attn_forward_method = lambda *_: AttnForwardMethod.MLA
 
 
-# What SGLang lacks on a CPU for some models; the same for both caches.
+def add_the_slow_store() -> None:
+    import slow_store
+
+    slow_store.install()
+
+
+# By the name of a model: what SGLang lacks for it on a CPU, the same for both caches. By the name of
+# a configuration: what it needs.
 PATCHES = {
     "window": give_llama_a_window,
-    "adapters": make_pinned_memory_plain,
     "mla": attend_to_latent_rows,
+    "lora": make_pinned_memory_plain,
+    "abort": add_the_slow_store,
 }
-if patch := PATCHES.get(os.environ.get("PANDO_TEST_PATCH", "")):
-    patch()
+for name in set(os.environ.get("PANDO_TEST_PATCHES", "").split(",")) & set(PATCHES):
+    PATCHES[name]()
 
 if __name__ == "__main__":
     main()

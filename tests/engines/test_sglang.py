@@ -31,6 +31,7 @@ from typing import Any
 import pytest
 
 import models
+import slow_store
 
 HERE = Path(__file__).parent
 OUT = Path(os.environ.get("PANDO_ENGINES_OUT", "build/engines/out")).absolute()
@@ -109,6 +110,13 @@ CONFIGURATIONS = [
         gains=True,
         stock="two-lives",
         core=True,
+    ),
+    Configuration(
+        "abort",  # of requests whose pages are on the way from a slow store
+        STORAGE | {"hicache_storage_backend": slow_store.NAME},
+        lives=TWO_LIVES,
+        gains=True,
+        stock="two-lives",
     ),
     Configuration(
         "attach",
@@ -252,8 +260,8 @@ def _environment(version: str, configuration: Configuration, folder: Path) -> di
     if configuration.arguments.get("tp_size"):
         environment["SGLANG_CPU_OMP_THREADS_BIND"] = "0|1"  # a core for each rank
         environment["SGLANG_NCCL_SO_PATH"] = "none"  # which torch has, and no GPU
-    patch = "adapters" if configuration.name == "lora" else configuration.model
-    return environment | configuration.environment | {"PANDO_TEST_PATCH": patch}
+    patches = f"{configuration.model},{configuration.name}"
+    return environment | configuration.environment | {"PANDO_TEST_PATCHES": patches}
 
 
 def check_log(result: Result) -> None:
@@ -297,3 +305,6 @@ def test_an_engine_answers_alike(version: str, configuration: Configuration, rec
     if configuration.name == "retraction":
         assert "retracted_reqs" in stock.log
         assert "retracted_reqs" in ours.log
+    if configuration.name == "abort":
+        assert "fetches were under way" in ours.log
+        assert "while 0 fetches" not in ours.log

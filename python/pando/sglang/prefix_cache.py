@@ -430,34 +430,24 @@ class PandoPrefixCache(Reports):
             if released > protected or _window_unlocked(req):
                 if length < max(released, protected) + self.sliding_window_size:
                     return None
-        namespace = namespace_of(req)
-        priority = getattr(req, "priority", 0) or 0
+        options = {
+            "ns": namespace_of(req),
+            "priority": getattr(req, "priority", 0) or 0,
+            "chunked": chunked,
+            "unfinished": unfinished,
+            "window_released": released,
+        }
         session = getattr(req, "session_id", None) if self.enable_kv_cache_events else None
         if session is not None:
             self._events.add(self._cache.take_events())  # not this session's
         lease = self._lease_on(req.last_node, protected)
         if lease is None:
-            inserted = self._cache.insert(
-                _head(tokens_from(0), len(slots)),
-                slots,
-                ns=namespace,
-                owned_by_tree=protected,
-                priority=priority,
-                chunked=chunked,
-                unfinished=unfinished,
-                window_released=released,
-            )
+            tokens = _head(tokens_from(0), len(slots))
+            inserted = self._cache.insert(tokens, slots, owned_by_tree=protected, **options)
         else:
+            tokens = _head(tokens_from(protected), len(slots) - protected)
             inserted = self._cache.insert_behind(
-                lease,
-                _head(tokens_from(protected), len(slots) - protected),
-                slots[protected:],
-                ns=namespace,
-                extend_lease=grows,
-                priority=priority,
-                chunked=chunked,
-                unfinished=unfinished,
-                window_released=released,
+                lease, tokens, slots[protected:], extend_lease=grows, **options
             )
         if session is not None:
             self._events.add(self._cache.take_events(), session)
