@@ -238,7 +238,13 @@ std::size_t BlockCache::memory_bytes() const {
 Status BlockCache::check() const {
   if (Status s = impl_->pool->check(); !s) return s;
   if (impl_->hazard) {
-    if (Status s = impl_->hazard->check(*impl_->pool); !s) return s;
+    const auto know = [&pool = *impl_->pool](PageId block) -> HazardBlocks::Known {
+      if (!pool.has_content(block)) return {};
+      const BlockContent content = pool.content(block);
+      return {true, pool.num_holders(block) == 0, content.group,
+              HazardBlocks::name_of(*content.hash)};
+    };
+    if (Status s = impl_->hazard->check(know); !s) return s;
   }
   std::vector<std::size_t> reserved(impl_->options.groups.size());
   if (impl_->storage) reserved = impl_->storage->num_reserved();

@@ -154,7 +154,7 @@ std::size_t HazardBlocks::memory_bytes() const {
          index_.learner.memory_bytes() + history_.memory_bytes();
 }
 
-Status HazardBlocks::check(const BlockPool& pool) const {
+Status HazardBlocks::check(const std::function<Known(PageId)>& know) const {
   std::vector<bool> listed(sides_.size());
   for (std::uint32_t at = 0; at < candidates_.size(); ++at) {
     const Draw::Candidate& one = candidates_[at];
@@ -166,16 +166,14 @@ Status HazardBlocks::check(const BlockPool& pool) const {
   std::vector<std::uint32_t> behind(sides_.size());
   for (std::uint32_t i = 1; i < sides_.size(); ++i) {
     const Side& side = sides_[i];
-    const PageId block{i};
-    if ((side.serial != 0) != pool.has_content(block) ||
-        side.free != (side.serial != 0 && pool.num_holders(block) == 0))
+    const Known known = know(PageId{i});
+    if ((side.serial != 0) != known.has_content || side.free != (side.serial != 0 && known.free))
       return make_error(ErrorCode::corrupt, "hazard: block {} has content or holders unknown", i);
     if (listed[i] != may_go(side))
       return make_error(ErrorCode::corrupt, "hazard: block {} may {}go and is {}a candidate", i,
                         may_go(side) ? "" : "not ", listed[i] ? "" : "not ");
     if (side.serial == 0) continue;
-    const BlockContent content = pool.content(block);
-    if (content.group != side.group || name_of(*content.hash) != side.name)
+    if (known.group != side.group || known.name != side.name)
       return make_error(ErrorCode::corrupt, "hazard: block {} has another's name", i);
     const Side& before = sides_[side.before];
     if (side.before != 0 && before.serial == side.serial_before) {

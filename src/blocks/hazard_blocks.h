@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -107,8 +108,15 @@ class HazardBlocks final : public BlockVictims {
   }
 
   std::size_t memory_bytes() const;
+  /// What the owner of the blocks knows of one.
+  struct Known {
+    bool has_content = false;
+    bool free = false;
+    std::uint32_t group = 0;
+    std::uint64_t name = 0;
+  };
   /// O(blocks).
-  Status check(const BlockPool& pool) const;
+  Status check(const std::function<Known(PageId)>& know) const;
 
  private:
   struct Side {
