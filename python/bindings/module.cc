@@ -13,6 +13,7 @@
 #include "events.h"
 #include "interpreter.h"
 #include "observe.h"
+#include "offload.h"
 #include "policy.h"
 #include "pools.h"
 #include "ranks.h"
@@ -49,5 +50,6 @@ NB_MODULE(_core, m) {
   bind_slot_cache(m);
   bind_embeddings(m);
   bind_observe(m);
+  bind_offload(m);
   bind_replay(m);
 }
