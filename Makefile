@@ -40,8 +40,9 @@ bench-store: release  ## run the benchmarks of stores in PANDO_BENCH_DIR (defaul
 	build/release/pando-store-bench --benchmark_out=build/release/bench-store.json --benchmark_out_format=json
 	scripts/bench-bars.py --store build/release/bench-store.json
 
-bench-python: release  ## the Python package against C++ and a pure-Python cache; JSON goes to build/release/bench-python.json
+bench-python: release  ## the Python package against C++ and a pure-Python cache, its manager against vLLM's; JSON goes to build/release/bench-python.json and bench-offload.json
 	PYTHONPATH=build/release/python build/venv/bin/python python/bench/run.py build/release/bench-python.json
+	scripts/bench-offload.sh
 
 wheel: deps-build python-env  ## build a wheel into build/wheels
 	[ ! -d build/venv ] || build/venv/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheels .

@@ -249,6 +249,7 @@ void bind_order(nb::class_<PyTable>& type) {
           "Forgets everything, whoever reads or writes.")
       .def(
           "evictable_keys", [](PyTable& self) { return to_bytes(self.table->evictable_keys()); },
+          nb::sig("def evictable_keys(self) -> list[bytes]"),
           "Keys of the blocks that may go; unless the policy is hazard, the next to go first. "
           "O(blocks).")
       .def(

@@ -89,6 +89,10 @@ class HazardBlocks final : public BlockVictims {
   std::uint32_t hit(PageId block);
   /// A block with content was used now.
   void use(PageId block, ReuseHazard::Class cls);
+  /// A request that has not finished uses it now.
+  void touch(PageId block) {
+    use(block, static_cast<ReuseHazard::Class>(sides_[index_of(block)].key & 0xff));
+  }
   bool is_fresh(PageId block) const { return sides_[index_of(block)].fresh; }
   std::uint32_t hits(PageId block) const { return sides_[index_of(block)].hits; }
 

@@ -108,8 +108,7 @@ struct OffloadTable::Impl {
   // ---- Requests ----
 
   using Use = OffloadRequest::Use;
-  static const Use& use(OffloadRequest& request, std::uint64_t hash, const OffloadKey& key,
-                        bool reused);
+  const Use& use(OffloadRequest& request, std::uint64_t hash, const OffloadKey& key, bool reused);
   static OffloadRequest::Chain& chain_in(OffloadRequest& request, std::uint32_t group);
   std::uint32_t chain_of(std::uint32_t group) const {
     return group == main_group ? kMainChain : kOtherChain;
@@ -368,7 +367,8 @@ void OffloadTable::use(OffloadRequest& request, std::span<const OffloadKey> keys
   }
 }
 
-// The first time counts.
+// The first time counts. What a request needs should not go because of what it adds itself, so a
+// policy that learns hears of it at once; lru hears when the request finishes, as vLLM's does.
 const OffloadRequest::Use& OffloadTable::Impl::use(OffloadRequest& request, std::uint64_t hash,
                                                    const OffloadKey& key, bool reused) {
   const auto number = static_cast<std::uint32_t>(request.uses_.size());
@@ -378,6 +378,7 @@ const OffloadRequest::Use& OffloadTable::Impl::use(OffloadRequest& request, std:
   request.uses_.push_back({hash, chain.last, key.end, key.group, chain.length, reused});
   ++chain.length;
   chain.last = hash;
+  if (hazard && reused) hazard->touch(PageId{keys.find_hash(hash)});
   return request.uses_.back();
 }
 
