@@ -273,9 +273,14 @@ def _run(
         result.add(life, child.data(), child.log())
         killed = steps[-1][0] == "crash"
         assert status == (-9 if killed else 0), child.log()[-6000:]
-        for region in re.findall(r"/dev/shm/vllm_offload_\S+?\.mmap", child.log() if killed else ""):
-            Path(region).unlink(missing_ok=True)  # which vLLM would have removed at its end
+        remove_regions(child)
     return result
+
+
+def remove_regions(child: Engine) -> None:
+    """Shared memory that vLLM leaves behind when it is killed, or refuses to start."""
+    for region in re.findall(r"/dev/shm/vllm_offload_\S+?\.mmap", child.log()):
+        Path(region).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -400,7 +405,9 @@ def test_a_directory_that_cannot_be_had_is_refused_at_the_start(place: str) -> N
     # Root may write anywhere but in /proc.
     directory = str(folder / "file" / "store") if place == "below-a-file" else "/proc/store"
     child = engine("0", folder, pando_tier("file", {"directory": directory}), [["converse", {}]])
-    assert child.start().wait() != 0, "the engine has started"
+    status = child.start().wait()
+    remove_regions(child)
+    assert status != 0, "the engine has started"
     assert not child.path("json").exists()
     assert directory in child.log()
 
@@ -435,6 +442,7 @@ def test_two_engines_share_a_store(transfer: dict[str, Any], request: Any) -> No
         both = [engine(name, folder, transfer, steps[name], redis=redis) for name in steps]
         for child in both:
             child.start()
+            stack.callback(remove_regions, child)
             stack.callback(child.kill)
         status = wait_for_all(both)
     assert status == [0, 0], "\n".join(child.log()[-3000:] for child in both)

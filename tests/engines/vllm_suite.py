@@ -20,8 +20,10 @@ import inspect
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 FILES = {
@@ -94,7 +96,6 @@ FAILS = {
     "test_successful_store_emits_stored_event": _EVENTS,
     "test_store_event_uses_configured_locality": _EVENTS,
     "test_cascade_store_emits_fs_event_through_tiering_manager": _EVENTS,
-    "test_tier_filter_skips_filtered_secondary[non_matching_medium]": "PandoTier does not say its medium",
 }
 
 
@@ -120,6 +121,7 @@ def make_manager(
 
 def tier_classes() -> tuple[type, type]:
     from pando.vllm.spec import PandoTier
+    from vllm.v1.kv_offload.base import Medium
 
     class FileTier(PandoTier):
         """In place of FileSystemTierManager."""
@@ -144,12 +146,15 @@ def tier_classes() -> tuple[type, type]:
             self.file_mapper = FileMapper(Path(root_dir))
 
     class PatientTier(PandoTier):
-        """In place of ExampleSecondaryTierManager, which has done everything when a call returns."""
+        """In place of ExampleSecondaryTierManager, which is in memory and has done everything when a
+        call returns."""
+
+        medium = Medium.CPU
 
         def __init__(
             self, offloading_spec: Any, primary_kv_view: memoryview, tier_type: str, custom_param: int = 0
         ) -> None:
-            super().__init__(offloading_spec, primary_kv_view, tier_type, scope="tests")
+            super().__init__(spec(), primary_kv_view, tier_type)
             self.chunks = Chunks(self)
 
         def lookup(self, key: bytes, req_context: object = None) -> Any:
@@ -163,6 +168,9 @@ def tier_classes() -> tuple[type, type]:
         def submit_load(self, job_metadata: Any) -> None:
             super().submit_load(job_metadata)
             super().drain_jobs()
+
+        def get_finished_jobs(self) -> Any:
+            return [job for job in super().get_finished_jobs() if job.job_id != Chunks.JOB]
 
         def get_num_chunks(self) -> int:
             return len(self.chunks.keys)
@@ -184,13 +192,50 @@ class FileMapper:
 class Chunks:
     """Tests put keys straight into vLLM's example of a tier: `tier.chunks[key] = True`."""
 
+    JOB = -1  # which vLLM does not know, and must not hear of
+
     def __init__(self, tier: Any) -> None:
         self._tier = tier
         self.keys: set[bytes] = set()
 
     def __setitem__(self, key: bytes, there: bool) -> None:
-        self._tier._level.put([key], [0]).wait()
-        self.keys.add(key)
+        from vllm.v1.kv_offload.base import ReqContext
+        from vllm.v1.kv_offload.tiering.base import TransferJob
+
+        job = TransferJob(self.JOB, [key], np.array([0]), False, ReqContext(req_id="chunks"))
+        type(self._tier).submit_store(self._tier, job)  # also where the test has mocked it
+
+
+def spec() -> Any:
+    """What vLLM tells a tier. Its tests of tiers that look at none of it give a mock."""
+    from vllm.v1.kv_offload.base import OffloadingKVEventsConfig
+    from vllm.v1.kv_offload.config import (
+        OffloadingCacheConfig,
+        OffloadingConfig,
+        OffloadingModelConfig,
+        OffloadingParallelConfig,
+    )
+
+    sizes = ("world_size", "tp_size", "pp_size", "pcp_size", "dcp_size", "data_parallel_size")
+    config = OffloadingConfig(
+        groups=(),
+        worker_kv_bytes_per_block=0,
+        enable_kv_cache_events=False,
+        extra_config={},
+        engine_id="tests",
+        model=OffloadingModelConfig(name="model", dtype="float32"),
+        cache=OffloadingCacheConfig(tokens_per_hash=16, blocks_per_chunk=1),
+        parallel=OffloadingParallelConfig(
+            rank=0,
+            data_parallel_index=0,
+            data_parallel_rank_local=None,
+            is_parallelism_agnostic=False,
+            **dict.fromkeys(sizes, 1),
+        ),
+        replicated_layout=False,
+    )
+    events = OffloadingKVEventsConfig(enable_kv_cache_events=False, self_describing_kv_events=False)
+    return SimpleNamespace(config=config, blocks_per_chunk=1, kv_events_config=events)
 
 
 def ask(
