@@ -34,6 +34,7 @@ FILES = {
 
 # Tests, or classes of them, and what they look at.
 _POLICY = "the policy object inside vLLM's manager"
+_NUMBERS = "numbers inside vLLM's manager"
 _IO = "the threads, queues and I/O functions of vLLM's tier"
 _ANSWERS = "the answers that vLLM's tier keeps for each request"
 _JOBS = "the list of jobs inside vLLM's example of a tier"
@@ -50,7 +51,9 @@ NOT_RUN = {
     "test_touch_forwards_req_context_to_policy": _POLICY,
     "test_request_finish_forwards_grouped_deduplicated_accesses": _POLICY,
     "test_failed_store_records_access_once_and_uses_store_miss_hook": _POLICY,
-    "test_evictable_cache_chunk_count": "a number inside vLLM's manager",
+    "test_evictable_cache_chunk_count": _NUMBERS,
+    "test_filter_reused_manager": _NUMBERS,
+    "test_store_threshold_does_not_hide_ready_reuse": _NUMBERS,
     "test_wait_idle_blocks_until_tasks_complete": _IO,
     "test_batch_lookup_c_extension": _IO,
     "test_shutdown_discards_pending_tasks": _IO,
@@ -83,10 +86,8 @@ FAILS = {
     "test_late_old_completion_does_not_override_newer_request_recency": _ORDER,
     "test_request_key_positions_override_store_observation_order": _ORDER,
     "test_request_key_positions_order_tails_across_kv_groups": _ORDER,
-    "test_filter_reused_manager": _THRESHOLD,
     "test_filter_reused_manager_oversized_offer_makes_progress": _THRESHOLD,
     "test_filter_reused_manager_reports_stores_skipped_counter": _THRESHOLD,
-    "test_store_threshold_does_not_hide_ready_reuse": _THRESHOLD,
     "test_cpu_manager_reports_cache_usage_gauge": _STATS,
     "test_cpu_manager_reports_allocation_size_histogram": _STATS,
     "test_cpu_manager_reports_allocation_size_on_eviction_failure": _STATS,
@@ -235,7 +236,9 @@ def spec() -> Any:
         replicated_layout=False,
     )
     events = OffloadingKVEventsConfig(enable_kv_cache_events=False, self_describing_kv_events=False)
-    return SimpleNamespace(config=config, blocks_per_chunk=1, kv_events_config=events)
+    return SimpleNamespace(
+        config=config, blocks_per_chunk=1, replicated_layout=False, kv_events_config=events
+    )
 
 
 def ask(
