@@ -50,7 +50,7 @@ wheel: deps-build python-env  ## build a wheel into build/wheels
 test-wheel: wheel  ## install the wheel into an environment of its own and run the quick tests there
 	scripts/test-wheel.sh
 
-test-engines: release wheel  ## whole SGLang engines on the CPU with and without Pando, every version and configuration; the plug-ins inside SGLang's and vLLM's code (downloads some GiB)
+test-engines: release wheel  ## whole engines of SGLang and vLLM on the CPU with and without Pando, every version and configuration; vLLM's own tests with Pando's classes; the plug-ins inside their code (downloads some GiB)
 	scripts/test-engines.sh
 
 test-engines-core: release wheel  ## the part of test-engines that every change runs

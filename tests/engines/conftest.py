@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints, at the end, cached tokens side by side; and writes them to PANDO_ENGINES_OUT."""
+"""Prints, at the end, cached tokens side by side; and writes them to PANDO_ENGINES_OUT, a file for
+each engine: cached-sglang.json, cached-vllm.json."""
 
 from __future__ import annotations
 
@@ -14,12 +15,14 @@ _rows: list[dict[str, Any]] = []
 
 
 @pytest.fixture
-def record() -> Any:
+def record(request: Any) -> Any:
     """record(version, configuration, stock, ours)"""
+    engine = request.module.__name__.removeprefix("test_")
 
     def add(version: str, configuration: str, stock: Any, ours: Any) -> None:
         _rows.append(
             {
+                "engine": engine,
                 "version": version,
                 "configuration": configuration,
                 "requests": len(ours.requests),
@@ -36,9 +39,11 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if not _rows:
         return
     terminalreporter.section("cached tokens")
-    layout = "{version:>8} {configuration:24} {requests:4} requests {prompt_tokens:6} tokens, cached: {cached_stock:6} engine {cached_pando:6} pando"
+    layout = "{engine:6} {version:>7} {configuration:28} {requests:4} requests {prompt_tokens:6} tokens, cached: {cached_stock:6} engine {cached_pando:6} pando"
     for row in _rows:
         terminalreporter.write_line(layout.format(**row))
     out = Path(os.environ.get("PANDO_ENGINES_OUT", "build/engines/out"))
     out.mkdir(parents=True, exist_ok=True)
-    (out / "cached.json").write_text(json.dumps(_rows, indent=1))
+    for engine in {row["engine"] for row in _rows}:
+        rows = [row for row in _rows if row["engine"] == engine]
+        (out / f"cached-{engine}.json").write_text(json.dumps(rows, indent=1))

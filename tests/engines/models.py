@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small models with seeded random weights, as folders that an engine loads.
 
-    python models.py FOLDER llama | window | mla
+    python models.py FOLDER llama | window | mla | tiny
 
 Two runs over the same folder give the same greedy tokens, so engines can be compared token by
 token. Weights are wide (initializer_range 0.2) so that the largest logit is never close to the next.
@@ -38,7 +38,7 @@ def make(folder: Path, kind: str) -> Path:
     torch.manual_seed(0)
     folder.mkdir(parents=True, exist_ok=True)
     _write_tokenizer(folder)
-    model = _latent() if kind == "mla" else _llama()
+    model = {"mla": _latent, "tiny": _tiny}.get(kind, _llama)()
     model.save_pretrained(folder)
     if kind == "window":
         _add_window(folder)
@@ -60,6 +60,26 @@ def _llama():
             num_key_value_heads=2,
             tie_word_embeddings=False,
             **_COMMON,
+        )
+    )
+
+
+def _tiny():
+    """As little to compute as vLLM's attention for the CPU allows: for measurements of caches."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return LlamaForCausalLM(
+        LlamaConfig(
+            **_COMMON
+            | {
+                "vocab_size": 1024,
+                "hidden_size": 32,
+                "intermediate_size": 32,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 1,
+                "num_key_value_heads": 1,
+                "max_position_embeddings": 1 << 20,
+            }
         )
     )
 

@@ -3,7 +3,7 @@
 
     python sglang_child.py SPEC.json RESULT.json
 
-The spec: ``arguments`` of the engine, the ``steps`` to take (methods of :class:`Steps`, with their
+The spec: ``arguments`` of the engine, the ``steps`` to take (methods of :class:`SglangSteps`, with their
 arguments), and ``window`` where the model has windowed layers. The result: for every request its
 prompt length, how many of its tokens were cached, and what was generated. SGLang's own checks for
 lost memory are on and end the engine where they find something.
@@ -16,12 +16,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import sys
 import time
 from typing import Any
 
 from models import WINDOW, WINDOWED_LAYERS
+from steps import Steps, write_result
 
 ENGINE = {
     "device": "cpu",
@@ -38,84 +38,30 @@ ENGINE = {
 }
 
 
-class Steps:
-    """What can be done with an engine. The requests depend on the seed and on what the engine
-    answered, and on nothing else: two engines that answer alike are asked alike."""
+class SglangSteps(Steps):
+    """What can be done with an engine of SGLang beside asking it."""
 
-    def __init__(self, engine: Any) -> None:
-        self.engine = engine
-        self.random = random.Random(5)
-        self.requests: list[dict[str, Any]] = []
-        self.talks: list[list[int]] = []
-        self.system = self.words(100)
-        self.notes: dict[str, Any] = {}
-
-    def words(self, count: int) -> list[int]:
-        return [self.random.randrange(10, 1000) for _ in range(count)]
-
-    def ask(
-        self, prompts: Any, new_tokens: int, step: str, ignore_eos: bool = True, **more: Any
-    ) -> list[list[int]]:
-        """One prompt, or several at once."""
-        many = isinstance(prompts[0], list)
+    def generate(
+        self,
+        prompts: list[list[int]],
+        new_tokens: int,
+        ignore_eos: bool,
+        adapter: str | None = None,
+    ) -> list[tuple[int, int, list[int]]]:
         sampling = {"temperature": 0, "max_new_tokens": new_tokens, "ignore_eos": ignore_eos}
         answers = self.engine.generate(
-            input_ids=prompts, sampling_params=[sampling] * len(prompts) if many else sampling, **more
+            input_ids=prompts, sampling_params=[sampling] * len(prompts), lora_path=adapter
         )
-        answers = answers if many else [answers]
-        for answer in answers:
-            meta = answer["meta_info"]
-            self.requests.append(
-                {
-                    "step": step,
-                    "prompt": meta["prompt_tokens"],
-                    "cached": meta["cached_tokens"],
-                    "output": answer["output_ids"],
-                }
-            )
-        return [answer["output_ids"] for answer in answers]
-
-    def converse(self, turns: int = 14, talks: int = 10) -> None:
-        """Conversations that grow, one request after the other; together they do not fit."""
-        self._begin_talks(talks)
-        for _ in range(turns):
-            talk = self.random.choice(self.talks)
-            talk += self.words(self.random.randrange(3, 30))
-            talk += self.ask(self.system + talk, 3, "converse")[0]
-
-    def _begin_talks(self, talks: int) -> None:
-        while len(self.talks) < talks:
-            self.talks.append(self.words(self.random.randrange(40, 200)))
-
-    def crowd(self, rounds: int = 2, size: int = 8) -> None:
-        """Prompts with common beginnings, all at once."""
-        for _ in range(rounds):
-            prompts = [
-                self.system
-                + self.random.choice(self.talks)[: self.random.randrange(10, 400)]
-                + self.words(self.random.randrange(1, 40))
-                for _ in range(size)
-            ]
-            self.ask(prompts, 6, "crowd")
-
-    def overload(self, size: int = 8, prompt: int = 60, new_tokens: int = 150) -> None:
-        """Answers that together are longer than the device has room for. They may end early, so
-        SGLang admits more of them than fit; 0.5.23 then has to retract one, older versions admit
-        fewer. (The configuration "retraction" retracts in all of them.)"""
-        prompts = [self.words(prompt) for _ in range(size)]
-        self.ask(prompts, new_tokens, "overload", ignore_eos=False)
-
-    def adapters(self, names: list[str], rounds: int = 2) -> None:
-        """The same prompt with each adapter and without: none may see another's KV."""
-        prompt = self.words(120)
-        for _ in range(rounds):
-            for name in [*names, None]:
-                self.ask(prompt, 4, f"adapter {name}", lora_path=name)
+        return [
+            (meta["prompt_tokens"], meta["cached_tokens"], answer["output_ids"])
+            for answer in answers
+            for meta in [answer["meta_info"]]
+        ]
 
     def abort(self, talks: int = 10, after_s: float = 0.005) -> None:
         """Sends the prompts that conversations begin with and aborts them at once, after a restart
         while their pages come from the store; then asks for one of them."""
-        self._begin_talks(talks)
+        self.begin_talks(talks)
         prompts = [self.system + talk for talk in self.talks]
 
         async def one(name: str, prompt: list[int]) -> None:
@@ -136,7 +82,7 @@ class Steps:
             await asyncio.wait(tasks, timeout=60)
 
         self.engine.loop.run_until_complete(all_of_them())
-        self.ask(prompts[0], 4, "after an abort")
+        self.ask([prompts[0]], 4, "after an abort")
 
     def attach(self, backend: str, config: dict[str, Any] | None = None) -> None:
         manager = self.engine.tokenizer_manager
@@ -162,7 +108,7 @@ class Steps:
 
     def flush(self) -> None:
         self.engine.loop.run_until_complete(self.engine.tokenizer_manager.flush_cache(30.0))
-        self.ask(self.system, 4, "after a flush")
+        self.ask([self.system], 4, "after a flush")
 
     def idle(self, seconds: float = 1.5) -> None:
         """Long enough for SGLang to look for lost memory."""
@@ -177,18 +123,9 @@ def main() -> None:
     began = time.monotonic()
     engine = sglang.Engine(**ENGINE | spec["arguments"])
     started = time.monotonic()
-    steps = Steps(engine)
-    for name, keywords in spec["steps"]:
-        getattr(steps, name)(**keywords)
-    result = {
-        "version": sglang.__version__,
-        "start_s": started - began,
-        "steps_s": time.monotonic() - started,
-        "requests": steps.requests,
-        "notes": steps.notes,
-    }
-    with open(sys.argv[2], "w") as file:
-        json.dump(result, file)
+    steps = SglangSteps(engine)
+    steps.take(spec["steps"])
+    write_result(sys.argv[2], steps, began, started, version=sglang.__version__)
     engine.shutdown()
 
 

@@ -19,12 +19,9 @@ scripts/test-engines.sh sets them. `-k core` is the part that every change runs.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +29,9 @@ import pytest
 
 import models
 import slow_store
+from engines import HERE, OUT, Engine, Result, assert_alike, check_log, model
 
-HERE = Path(__file__).parent
-OUT = Path(os.environ.get("PANDO_ENGINES_OUT", "build/engines/out")).absolute()
 VERSIONS = dict(item.split("=", 1) for item in os.environ.get("PANDO_SGLANG", "").split())
-LIMIT_S = 420
 
 CONVERSATIONS = [
     ["converse", {}],
@@ -162,34 +157,12 @@ STOCK = {
 } | {configuration.name: configuration for configuration in CONFIGURATIONS}
 
 
-@functools.cache
-def model(kind: str) -> Path:
-    """Made by the newest version's Transformers, in a process of its own."""
-    folder = OUT / "models" / kind
-    if not (folder / "done").exists():
-        newest = VERSIONS[max(VERSIONS, key=_numbers)]
-        subprocess.run(
-            [sys.executable, HERE / "models.py", folder, kind],
-            env=os.environ | {"PYTHONPATH": newest},
-            check=True,
-        )
-    return folder
+def _model(kind: str) -> Path:
+    return model(kind, VERSIONS[max(VERSIONS, key=_numbers)])
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
-
-
-@dataclasses.dataclass
-class Result:
-    requests: list[dict[str, Any]]
-    notes: dict[str, Any]
-    log: str
-
-    def cached(self, step: str | None = None) -> int:
-        return sum(
-            request["cached"] for request in self.requests if step in (None, request["step"])
-        )
 
 
 _results: dict[tuple[str, str, str], Result] = {}
@@ -209,7 +182,7 @@ def _run(version: str, configuration: Configuration, cache: str) -> Result:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "store").mkdir(parents=True)
     arguments = {
-        "model_path": str(model(configuration.model)),
+        "model_path": str(_model(configuration.model)),
         # The paged allocator of older versions needs Triton, so pages there are of one token.
         "page_size": 16 if _numbers(version) >= (0, 5, 21) else 1,
         "max_total_tokens": 1408,
@@ -221,29 +194,16 @@ def _run(version: str, configuration: Configuration, cache: str) -> Result:
         arguments["radix_cache_backend"] = "pando"
     if configuration.name == "lora":
         arguments["lora_paths"] = {
-            name: str(model("llama") / name) for name in models.ADAPTERS
+            name: str(_model("llama") / name) for name in models.ADAPTERS
         }
-    requests: list[dict[str, Any]] = []
-    notes: dict[str, Any] = {}
-    log = ""
-    for number, steps in enumerate(configuration.lives):
-        spec, result, log_file = (folder / f"{number}.{end}" for end in ("spec", "json", "log"))
-        spec.write_text(json.dumps({"arguments": arguments, "steps": steps}))
-        with log_file.open("w") as output:
-            subprocess.run(
-                [sys.executable, HERE / "sglang_child.py", spec, result],
-                env=_environment(version, configuration, folder),
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                timeout=LIMIT_S,
-            )
-        log += log_file.read_text()
-        if not result.exists():
-            pytest.fail(f"{version} {configuration.name} with {cache} ended early:\n{log[-6000:]}")
-        data = json.loads(result.read_text())
-        requests += [request | {"life": number} for request in data["requests"]]
-        notes |= data["notes"]
-    return Result(requests, notes, log)
+    outcome = Result()
+    for life, steps in enumerate(configuration.lives):
+        spec = {"arguments": arguments, "steps": steps}
+        environment = _environment(version, configuration, folder)
+        engine = Engine("sglang_child.py", spec, folder, str(life), environment).start()
+        engine.wait()
+        outcome.add(life, engine.data(), engine.log())
+    return outcome
 
 
 def _environment(version: str, configuration: Configuration, folder: Path) -> dict[str, str]:
@@ -264,12 +224,8 @@ def _environment(version: str, configuration: Configuration, folder: Path) -> di
     return environment | configuration.environment | {"PANDO_TEST_PATCHES": patches}
 
 
-def check_log(result: Result) -> None:
-    """SGLang says what it has lost, and what went wrong, in its log."""
-    for line in result.log.splitlines():
-        for sign in ("memory leak", "Traceback (most recent call last)", "Scheduler hit an exception"):
-            assert sign not in line, f"{line}\n{result.log[-6000:]}"
-
+# SGLang says in its log what it has lost, and what went wrong.
+SIGNS = ("memory leak", "Traceback (most recent call last)", "Scheduler hit an exception")
 
 CASES = [
     pytest.param(version, configuration, id=f"{version}-{configuration.id}")
@@ -283,14 +239,10 @@ CASES = [
 def test_an_engine_answers_alike(version: str, configuration: Configuration, record: Any) -> None:
     stock = run(version, STOCK[configuration.stock or configuration.name], "stock")
     ours = run(version, configuration, "pando")
-    check_log(stock)
-    check_log(ours)
+    check_log(stock.log, SIGNS)
+    check_log(ours.log, SIGNS)
     record(version, configuration.name, stock, ours)
-    steps = [request["step"] for request in stock.requests]
-    assert [request["step"] for request in ours.requests] == steps
-    for number, (theirs, mine) in enumerate(zip(stock.requests, ours.requests)):
-        assert mine["output"] == theirs["output"], f"request {number} ({steps[number]})"
-        assert mine["prompt"] == theirs["prompt"]
+    assert_alike(stock, ours)
     if configuration.gains:
         assert ours.cached() > stock.cached()
     elif configuration.stock is None:
@@ -300,8 +252,7 @@ def test_an_engine_answers_alike(version: str, configuration: Configuration, rec
     for name, outcome in ours.notes.items():
         assert outcome["success"], f"{name}: {outcome['message']}"
     if len(configuration.lives) > 1:
-        again = [request for request in ours.requests if request["life"] == 1]
-        assert again[0]["cached"] > 0, "nothing was found after the restart"
+        assert ours.of_life(1)[0]["cached"] > 0, "nothing was found after the restart"
     if configuration.name == "retraction":
         assert "retracted_reqs" in stock.log
         assert "retracted_reqs" in ours.log
