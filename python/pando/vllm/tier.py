@@ -48,7 +48,6 @@ _GAUGES = {
     "pando:store_damaged_pages": ("damaged_pages", "Pages it has found damaged since then."),
 }
 _SAY_AGAIN_S = 60.0
-_REMOTE = ("redis",)
 
 
 class Troubles:
@@ -99,8 +98,7 @@ class PandoTier(SecondaryTierManager):  # type: ignore[misc, unused-ignore]
             tier_type=tier_type,
             backpressure_detector=backpressure_detector,
         )
-        remote = "REMOTE" if backend in _REMOTE else "LOCAL"
-        self.locality = Locality(locality or remote)
+        self.locality = None if locality is None else Locality(locality)
         self._backend = pando.make_store_backend(backend, dict(options or {}))
         self._pages = HostPages(
             pando.Store(self._backend, timeout=timeout),
@@ -140,7 +138,7 @@ class PandoTier(SecondaryTierManager):  # type: ignore[misc, unused-ignore]
     def _submit(self, transfer: Any, job: Any) -> None:
         try:
             call = transfer(list(job.keys), [int(chunk) for chunk in job.chunk_ids])
-        except pando.Error as error:
+        except (pando.Error, IndexError) as error:  # it takes no more, or there is no such chunk
             self._troubles.add("refused", len(job.keys), str(error))
             self._refused.append(job)
         else:
