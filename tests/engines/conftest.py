@@ -17,7 +17,7 @@ _rows: list[dict[str, Any]] = []
 @pytest.fixture
 def record(request: Any) -> Any:
     """record(version, configuration, stock, ours)"""
-    engine = request.module.__name__.removeprefix("test_")
+    engine = request.module.__name__.rpartition("test_")[2]
 
     def add(version: str, configuration: str, stock: Any, ours: Any) -> None:
         _rows.append(
