@@ -362,6 +362,20 @@ def test_a_full_store_is_logged_with_its_reason(
     tier.tier.shutdown()
 
 
+def test_a_server_that_is_away_makes_misses(caplog: pytest.LogCaptureFixture) -> None:
+    """It may come back, so it is no reason not to start."""
+    tier = Tier(backend="redis", options={"servers": ["127.0.0.1:1"]})
+    with caplog.at_level(logging.WARNING, "pando.vllm"):
+        for number in range(5):
+            assert tier.lookup(key(number)) == "MISS"
+            assert not tier.move([key(number)], [1], promotion=False).success
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2  # once for each kind
+    assert all("127.0.0.1:1: Connection refused" in one for one in said)
+    assert tier.troubles() == {"not looked up": 5, "not written, failed": 5}
+    tier.tier.shutdown()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

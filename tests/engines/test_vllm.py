@@ -171,6 +171,13 @@ CONFIGURATIONS = [
     Configuration("redis-restart", REDIS, FS, lives=TWO_LIVES),
     Configuration("redis-killed", REDIS, FS, lives=KILLED),
     Configuration("connector", pando_connector(), ALL, core=True),
+    Configuration(
+        "connector-by-one-flag",  # API and engine core agree on how much memory there is
+        {"kv_connector": "PandoConnector", "kv_role": "kv_both"},
+        ALL,
+        lives=([["converse", {"turns": 20}], ["crowd", {}]],),
+        environment={"VLLM_ENABLE_V1_MULTIPROCESSING": "1"},
+    ),
     Configuration("connector-hazard", pando_connector(policy="hazard"), ALL),
     Configuration(
         "connector-beside-a-recorder", beside_a_recorder(pando_connector()), beside_a_recorder(ALL)
@@ -344,6 +351,19 @@ def test_an_engine_answers_alike(configuration: Configuration, record: Any) -> N
         assert ours.of_life(1)[0]["cached"] > 0, "nothing was found after the restart"
     if "recorder" in configuration.name:
         check_recorded(configuration)
+    else:
+        check_counters(configuration, ours.notes["counters"])
+
+
+def check_counters(configuration: Configuration, counters: dict[str, float]) -> None:
+    """Of the last life: vLLM's own metrics tell of Pando's host tier and its store."""
+    assert counters["vllm:kv_offload_store_bytes"] > 0
+    assert "vllm:kv_offload_cpu_cache_usage_perc" in counters
+    if "secondary_tiers" in json.dumps(configuration.ours) or "store" in json.dumps(configuration.ours):
+        assert counters["vllm:kv_offload_tiering_write_bytes tier=1:pando"] > 0
+        assert counters["vllm:kv_offload_pando_used_bytes tier=pando"] > 0
+    damage = counters.get("vllm:kv_offload_pando_troubles tier=pando kind=not read, damaged", 0)
+    assert (damage > 0) == configuration.damaged
 
 
 def check_recorded(configuration: Configuration) -> None:

@@ -40,12 +40,13 @@ from pando.vllm.host_pages import HostPages, Questions, reason_of, take_finished
 
 logger = logging.getLogger("pando.vllm")
 
-_TROUBLES = "pando:store_troubles"
-_GAUGES = {
-    "pando:store_used_bytes": ("size_bytes", "Bytes that the store holds, as far as it knows."),
-    "pando:store_capacity_bytes": ("capacity_bytes", "Its capacity; 0: no limit of its own."),
-    "pando:store_evicted_pages": ("evicted_pages", "Pages it has evicted since it was opened."),
-    "pando:store_damaged_pages": ("damaged_pages", "Pages it has found damaged since then."),
+_METRIC = "vllm:kv_offload_pando_"  # vLLM gives out what begins with its name
+_TROUBLES = f"{_METRIC}troubles"
+_GAUGES = {  # by name: the field of pando.BackendStats, and what it is
+    f"{_METRIC}used_bytes": ("size_bytes", "Bytes that the store holds, as far as it knows."),
+    f"{_METRIC}capacity_bytes": ("capacity_bytes", "Its capacity; 0: no limit of its own."),
+    f"{_METRIC}evicted_pages": ("evicted_pages", "Pages it has evicted since it was opened."),
+    f"{_METRIC}damaged_pages": ("damaged_pages", "Pages it has found damaged since then."),
 }
 _SAY_AGAIN_S = 60.0
 
