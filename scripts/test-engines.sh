@@ -65,6 +65,7 @@ suite() {
 echo "test-engines: the parts of the plug-in beside vLLM's own"
 PYTHONPATH=$folders:$PANDO_PYTHONPATH $python -m pytest -q -rs -p no:cacheprovider --noconftest -W ignore \
   python/tests/test_vllm.py
+scripts/bench-offload.sh --once
 echo "test-engines: vLLM's own tests of its offloading, with Pando's classes"
 suite pando
 [ "$part" = core ] || suite stock
