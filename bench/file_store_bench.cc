@@ -251,10 +251,12 @@ const int registered = [] {
   constexpr std::pair<Way, const char*> kWays[] = {
       {Way::read, "FileRead"}, {Way::write, "FileWrite"}, {Way::replace, "FileReplace"}};
   for (const auto& [way, way_name] : kWays)
-    for (const std::size_t mib : {1, 4}) {
-      const std::string name = std::string(way_name) + "/size:" + std::to_string(mib) + "MiB";
+    for (const std::size_t kib : {64, 128, 256, 1024, 4096}) {
+      const std::string size =
+          kib < 1024 ? std::to_string(kib) + "KiB" : std::to_string(kib / 1024) + "MiB";
+      const std::string name = std::string(way_name) + "/size:" + size;
       benchmark::RegisterBenchmark(
-          name.c_str(), [mib, way = way](benchmark::State& state) { run(state, mib << 20, way); });
+          name.c_str(), [kib, way = way](benchmark::State& state) { run(state, kib << 10, way); });
     }
   benchmark::RegisterBenchmark("FileOpen/pages:100000", [](benchmark::State& state) {
     static const double open_s = time_open(100'000);

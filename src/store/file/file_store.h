@@ -29,7 +29,7 @@ class FileStore final : public StoreBackend {
   BackendStats stats() const override;
 
   const IoMode& mode() const { return lanes_.mode(); }
-  const PageFiles& files() const { return *files_; }
+  PageFiles& files() const { return *files_; }
 
  private:
   std::unique_ptr<PageFiles> files_;

@@ -98,14 +98,15 @@ PageTransfer& Lane::take() {
 }
 
 void Lane::give_back(PageTransfer& transfer) {
-  transfer.file.close();
+  transfer.write = {};
+  transfer.read = {};
   transfer.restamp = transfer.retried = false;
   free_.push_back(&transfer);
 }
 
-void Lane::submit(PageTransfer& transfer, bool write) {
+void Lane::submit(PageTransfer& transfer, const Fd& file, bool write) {
   ++under_way_;
-  io_->submit({transfer.file.get(), write, transfer.pieces(), transfer.number()});
+  io_->submit({file.get(), write, transfer.pieces(), transfer.number()});
 }
 
 Lane::Done Lane::wait() {

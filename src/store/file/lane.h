@@ -17,6 +17,7 @@
 #include "store/file/fd.h"
 #include "store/file/file_io.h"
 #include "store/file/page_file.h"
+#include "store/file/page_files.h"
 
 namespace pando {
 
@@ -62,9 +63,9 @@ class PageTransfer {
 
   // The caller's.
   std::size_t page = 0;  ///< of the batch
-  Fd file;
-  std::string temporary;  ///< of a write
-  bool restamp = false;   ///< of a read
+  PageWrite write;
+  PageRead read;
+  bool restamp = false;  ///< of a read
   bool retried = false;
 
  private:
@@ -83,7 +84,8 @@ class Lane {
   std::size_t under_way() const { return under_way_; }
   PageTransfer& take();
   void give_back(PageTransfer& transfer);
-  void submit(PageTransfer& transfer, bool write);
+  void submit_read(PageTransfer& transfer) { submit(transfer, transfer.read.file, false); }
+  void submit_write(PageTransfer& transfer) { submit(transfer, transfer.write.file, true); }
   struct Done {
     PageTransfer& transfer;
     int error;               ///< errno; 0: none
@@ -92,6 +94,8 @@ class Lane {
   Done wait();
 
  private:
+  void submit(PageTransfer& transfer, const Fd& file, bool write);
+
   std::unique_ptr<FileIo> io_;
   std::vector<std::unique_ptr<PageTransfer>> transfers_;
   std::vector<PageTransfer*> free_;
