@@ -33,6 +33,7 @@ TEST_F(FileSharing, TwoStoresOfOneProcessFindEachOthersPages) {
 }
 
 TEST_F(FileSharing, OneCapacityAndOneOrderHoldForAll) {
+  options_.io_uring = false;  // pages are finished in order
   options_.capacity_bytes = capacity_for(10);
   open();
   const auto second = open_store(options_);
@@ -63,6 +64,7 @@ TEST_F(FileSharing, ACapacityMustAgreeWhileOthersHaveItOpen) {
 }
 
 TEST_F(FileSharing, AFileThatIsReadElsewhereIsNotWrittenOver) {
+  options_.io_uring = false;  // pages are finished in order
   options_.capacity_bytes = capacity_for(2);
   open();
   const auto second = open_store(options_);

@@ -92,8 +92,9 @@ void FileStore::get(StoreBatch& batch) {
   files_->keep_up();
   const LanePool::Lease lane = lanes_.take();
   Reader reader(*files_, lanes_.mode(), batch, *lane);
+  std::atomic<std::size_t> next = 0;
   run_batch(
-      batch, *lane, [&](std::size_t i) { reader.start(i); },
+      batch, *lane, lane->depth(), next, [&](std::size_t i) { reader.start(i); },
       [&](const Lane::Done& done) { reader.finish(done); });
 }
 

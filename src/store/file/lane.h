@@ -5,6 +5,7 @@
 // other. Reader and Writer (file_reads.cc, file_writes.cc) are above it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -120,15 +121,19 @@ class LanePool {
   std::vector<std::unique_ptr<Lane>> idle_;
 };
 
-/// Works through a batch: start(i) for each page in order, as long as no more than the lane's depth
-/// are under way and the batch is not stopped; finish(done) for each that comes back, after others
-/// have been started, so that the device has work meanwhile.
+/// Works through a batch, taking pages from `next` until there are none: start(i) for each, as long
+/// as no more than `depth` are under way and the batch is not stopped; finish(done) for each that
+/// comes back, after others have been started, so that the device has work meanwhile. Several may
+/// share a batch, each with a lane and a thread of its own.
 template <typename Start, typename Finish>
-void run_batch(const StoreBatch& batch, Lane& lane, Start&& start, Finish&& finish) {
-  std::size_t next = 0;
+void run_batch(const StoreBatch& batch, Lane& lane, std::size_t depth,
+               std::atomic<std::size_t>& next, Start&& start, Finish&& finish) {
   const auto fill = [&] {
-    while (next < batch.size() && lane.under_way() < lane.depth() && !batch.stopped())
-      start(next++);
+    while (lane.under_way() < depth && !batch.stopped()) {
+      const std::size_t i = next.fetch_add(1, std::memory_order_relaxed);
+      if (i >= batch.size()) return;
+      start(i);
+    }
   };
   fill();
   while (lane.under_way() > 0) {
