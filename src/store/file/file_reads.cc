@@ -90,12 +90,11 @@ class Reader {
 
 void FileStore::get(StoreBatch& batch) {
   files_->keep_up();
-  const LanePool::Lease lane = lanes_.take();
-  Reader reader(*files_, lanes_.mode(), batch, *lane);
-  std::atomic<std::size_t> next = 0;
-  run_batch(
-      batch, *lane, lane->depth(), next, [&](std::size_t i) { reader.start(i); },
-      [&](const Lane::Done& done) { reader.finish(done); });
+  run_batch(lanes_, batch, [&](Lane& lane, const auto& run) {
+    Reader reader(*files_, lanes_.mode(), batch, lane);
+    run([&](std::size_t i) { reader.start(i); },
+        [&](const Lane::Done& done) { reader.finish(done); });
+  });
 }
 
 }  // namespace pando

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // FileStore::put. A page is hashed while those before it are on their way, written to a temporary
 // file in one request, and renamed when it is whole: a process that is killed leaves nothing but
-// temporaries. A page that is there already is kept. Calls of many small pages have two threads.
+// temporaries. A page that is there already is kept.
 //
 // With `sync` the bytes are on the disk before the rename, and the directories before the page is
 // reported; directories are synced once for several pages, because each time costs the file system
 // a commit.
-#include <exception>
-#include <mutex>
 #include <set>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -19,20 +15,17 @@
 namespace pando {
 namespace {
 
-constexpr std::size_t kSmallPageBytes = std::size_t{512} << 10;
-
 class Writer {
  public:
-  Writer(PageFiles& files, const IoMode& mode, bool sync, StoreBatch& batch, std::mutex& reports,
-         Lane& lane)
-      : files_(files), mode_(mode), sync_(sync), batch_(batch), reports_(reports), lane_(lane) {}
+  Writer(PageFiles& files, const IoMode& mode, bool sync, StoreBatch& batch, Lane& lane)
+      : files_(files), mode_(mode), sync_(sync), batch_(batch), lane_(lane) {}
 
   void start(std::size_t i) {
     const StorePage& page = batch_.page(i);
     if (Status valid = check_key(page.key); !valid) return failed(i, valid);
     if (const auto found = files_.touch(page.key)) {
       if (found->restamp) files_.stamp(Fd::open(files_.directory().path_of(page.key), O_RDONLY));
-      return done_with(i);
+      return batch_.done(i);
     }
     PageTransfer& transfer = lane_.take();
     transfer.page = i;
@@ -59,7 +52,7 @@ class Writer {
     if (const Status committed = files_.commit(transfer.write, batch_.page(i).key); !committed)
       return give_up(transfer, committed);
     lane_.give_back(transfer);
-    if (!sync_) return done_with(i);
+    if (!sync_) return batch_.done(i);
     unsynced_.push_back(i);
     if (unsynced_.size() >= mode_.depth) sync_directories();
   }
@@ -78,7 +71,7 @@ class Writer {
     }
     for (const std::size_t i : unsynced_) {
       if (synced) {
-        done_with(i);
+        batch_.done(i);
       } else {
         failed(i, synced);
       }
@@ -87,14 +80,7 @@ class Writer {
   }
 
  private:
-  void done_with(std::size_t i) {
-    const std::lock_guard lock(reports_);
-    batch_.done(i);
-  }
-  void failed(std::size_t i, const Status& why) {
-    const std::lock_guard lock(reports_);
-    batch_.failed(i, why.error().message);
-  }
+  void failed(std::size_t i, const Status& why) { batch_.failed(i, why.error().message); }
 
   /// A temporary file with room for the page. Where the disk is full all the same, or a quota or
   /// the inodes are used up, once more after some old pages have gone.
@@ -143,64 +129,20 @@ class Writer {
   const IoMode& mode_;
   const bool sync_;
   StoreBatch& batch_;
-  std::mutex& reports_;  // one at a time
   Lane& lane_;
   std::vector<std::size_t> unsynced_;  // renamed, but not reported yet
 };
-
-/// Waits for a thread, whatever happens to this one.
-struct Join {
-  std::thread& thread;
-  ~Join() {
-    if (thread.joinable()) thread.join();
-  }
-};
-
-constexpr std::size_t kPagesForTwo = 16;  // starting a thread costs as much as one or two pages
-
-/// A small page costs the processor more than the disk: 40 µs for its file's name and blocks, 35 to
-/// hand 128 KiB to the kernel, 8 to hash them. fio has only the 35. So where there is a second core
-/// it takes half of them.
-std::size_t num_writers(const StoreBatch& batch, const IoMode& mode) {
-  static const bool has_cores = std::thread::hardware_concurrency() > 1;
-  const bool is_worth_it = mode.uring && mode.depth > 1 && batch.size() >= kPagesForTwo &&
-                           batch.page(0).size_bytes() < kSmallPageBytes;
-  return has_cores && is_worth_it ? 2 : 1;
-}
 
 }  // namespace
 
 void FileStore::put(StoreBatch& batch) {
   files_->keep_up();
-  const std::size_t num_threads = num_writers(batch, lanes_.mode());
-  std::atomic<std::size_t> next = 0;
-  std::mutex reports;
-  const auto work = [&] {
-    const LanePool::Lease lane = lanes_.take();
-    Writer writer(*files_, lanes_.mode(), sync_, batch, reports, *lane);
-    const std::size_t depth = (lane->depth() + num_threads - 1) / num_threads;
-    run_batch(
-        batch, *lane, depth, next, [&](std::size_t i) { writer.start(i); },
+  run_batch(lanes_, batch, [&](Lane& lane, const auto& run) {
+    Writer writer(*files_, lanes_.mode(), sync_, batch, lane);
+    run([&](std::size_t i) { writer.start(i); },
         [&](const Lane::Done& done) { writer.finish(done); });
     writer.sync_directories();
-  };
-  if (num_threads == 1) return work();
-  std::exception_ptr thrown;
-  std::thread second;
-  try {
-    second = std::thread([&] {
-      try {
-        work();
-      } catch (...) {
-        thrown = std::current_exception();
-      }
-    });
-  } catch (const std::system_error&) {  // no more threads: all of it is done here
-  }
-  const Join join{second};
-  work();
-  if (second.joinable()) second.join();
-  if (thrown) std::rethrow_exception(thrown);
+  });
 }
 
 }  // namespace pando
