@@ -36,7 +36,7 @@ bench-smoke: release  ## run each benchmark once, to see that it works
 	build/release/pando-bench --benchmark_min_time=0 >/dev/null
 	[ ! -d build/venv ] || PYTHONPATH=build/release/python build/venv/bin/python python/bench/run.py build/release/bench-smoke.json --once >/dev/null
 
-bench-store: release  ## run the benchmarks of stores in PANDO_BENCH_DIR (default /tmp, 16 GiB); JSON goes to build/release/bench-store.json
+bench-store: release  ## run the benchmarks of stores in PANDO_BENCH_DIR (default /tmp, 24 GiB); JSON goes to build/release/bench-store.json
 	build/release/pando-store-bench --benchmark_out=build/release/bench-store.json --benchmark_out_format=json
 	scripts/bench-bars.py --store build/release/bench-store.json
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pages to and from a file store, beside fio with the same block size, depth and total on the same
-// disk, in turns; and opening a store with many pages. Hashing and checking every page is in the
-// figures. Past the page cache, so that both read from the disk.
-// PANDO_BENCH_DIR says where; the system's directory for temporary files otherwise.
+// disk, and beside plain files as vLLM writes them (plain_files.h), in turns; and opening a store
+// with many pages. Hashing and checking every page is in the figures. Past the page cache, so that
+// both read from the disk. PANDO_BENCH_DIR says where; the system's directory for temporary files
+// otherwise.
 //
 // Memory is of huge pages on both sides. From scattered small ones the kernel makes more and
 // shorter requests, and a disk may be half as fast; how scattered they are is luck.
@@ -16,6 +17,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -28,6 +30,7 @@
 #include "limit.h"
 #include "pando/arena.h"
 #include "pando/store_backends.h"
+#include "plain_files.h"
 
 namespace pando::bench {
 namespace {
@@ -35,16 +38,22 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kTotalBytes = std::size_t{256} << 20;
+constexpr std::size_t kSmallTotalBytes = std::size_t{64} << 20;    // of pages below 1 MiB
+constexpr std::uintmax_t kNeededBytes = std::uintmax_t{10} << 30;  // free, before each benchmark
 constexpr std::size_t kRounds = 9;
 constexpr std::size_t kDepth = 16;
 constexpr int kMaxFolders = 32;      // of which the quickest is used
 constexpr double kQuickNs = 15'000;  // to make a file
 
+fs::path bench_root() {
+  const char* chosen = std::getenv("PANDO_BENCH_DIR");
+  return chosen ? fs::path(chosen) : fs::temp_directory_path();
+}
+
 class Folder {
  public:
   Folder() {
-    const char* chosen = std::getenv("PANDO_BENCH_DIR");
-    path_ = (chosen ? fs::path(chosen) : fs::temp_directory_path()) / "pando-bench-XXXXXX";
+    path_ = bench_root() / "pando-bench-XXXXXX";
     std::string name = path_.string();
     require(::mkdtemp(name.data()) != nullptr, "a directory for the benchmark");
     path_ = name;
@@ -113,9 +122,10 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  std::vector<StorePage> pages(std::size_t page_bytes, std::uint64_t first_key) const {
+  std::vector<StorePage> pages(std::size_t page_bytes, std::size_t total_bytes,
+                               std::uint64_t first_key) const {
     std::vector<StorePage> pages;
-    for (std::size_t i = 0; i < kTotalBytes / page_bytes; ++i)
+    for (std::size_t i = 0; i < total_bytes / page_bytes; ++i)
       pages.push_back({key_of(first_key + i), {{bytes_ + i * page_bytes, page_bytes}}});
     return pages;
   }
@@ -157,57 +167,69 @@ class Rounds {
  public:
   Rounds(std::size_t page_bytes, Way way)
       : page_bytes_(page_bytes),
+        total_bytes_(page_bytes < (1 << 20) ? kSmallTotalBytes : kTotalBytes),
         way_(way),
         folder_(new_folder()),
-        store_(open(folder_, way == Way::replace ? (page_bytes + 4096) * (kTotalBytes / page_bytes)
+        store_(open(folder_, way == Way::replace ? (page_bytes + 4096) * (total_bytes_ / page_bytes)
                                                  : kEndless)) {
     auto* words = reinterpret_cast<std::uint64_t*>(source_.bytes());
     Random random(page_bytes);
     for (std::size_t i = 0; i < kTotalBytes / 8; ++i) words[i] = random.next();
     put(0);
     get(0);
-    require(std::memcmp(source_.bytes(), target_.bytes(), kTotalBytes) == 0, "the bytes read");
+    require(std::memcmp(source_.bytes(), target_.bytes(), total_bytes_) == 0, "the bytes read");
   }
 
-  /// Bytes a second: Pando's, fio's, and the median of their ratios. False: there is no fio.
+  /// Bytes a second: Pando's, fio's, the median of their ratios, and the ratio of their best
+  /// rounds, which depends less on who else uses the machine. False: there is no fio.
   bool run() {
-    std::vector<double> ours, fio, ratios;
+    std::vector<double> ours, fio, ratios, plain_ratios;
     const bool write = way_ != Way::read;
+    PlainFiles plain(folder_, page_bytes_, total_bytes_ / page_bytes_);
+    if (way_ == Way::read) plain.write(source_.bytes(), 0);
     if (way_ != Way::write && !(fio_rate(true, 0) && fio_rate(write, 0))) return false;
     for (std::uint64_t round = 1; round <= kRounds; ++round) {
       const double ns = write ? put(round) : get(0);
       const std::optional<double> limit = fio_rate(write, way_ == Way::write ? round : 0);
       if (!limit) return false;
-      ours.push_back(static_cast<double>(kTotalBytes) / ns);
+      ours.push_back(static_cast<double>(total_bytes_) / ns);
       fio.push_back(*limit / 1e9);
       ratios.push_back(ours.back() / fio.back());
+      if (way_ == Way::replace || page_bytes_ >= (1 << 20)) continue;
+      const double plain_ns =
+          write ? plain.write(source_.bytes(), round) : plain.read(target_.bytes(), 0);
+      plain_ratios.push_back(plain_ns / ns);
     }
+    if (!plain_ratios.empty()) of_plain_files = median(plain_ratios);
     gb_per_s = median(ours);
     fio_gb_per_s = median(fio);
     of_fio = median(ratios);
+    best_of_fio =
+        *std::max_element(ours.begin(), ours.end()) / *std::max_element(fio.begin(), fio.end());
     return true;
   }
 
-  double gb_per_s = 0, fio_gb_per_s = 0, of_fio = 0;
+  double gb_per_s = 0, fio_gb_per_s = 0, of_fio = 0, best_of_fio = 0, of_plain_files = 0;
 
  private:
   double put(std::uint64_t round) {
     return time_call(*store_, &StoreBackend::put, StoreBatch::Kind::put,
-                     source_.pages(page_bytes_, round << 32));
+                     source_.pages(page_bytes_, total_bytes_, round << 32));
   }
   double get(std::uint64_t round) {
     return time_call(*store_, &StoreBackend::get, StoreBatch::Kind::get,
-                     target_.pages(page_bytes_, round << 32));
+                     target_.pages(page_bytes_, total_bytes_, round << 32));
   }
   std::optional<double> fio_rate(bool write, std::uint64_t round) const {
     return run_fio({.file = folder_ + "/fio" + std::to_string(round),
                     .write = write,
-                    .total_bytes = kTotalBytes,
+                    .total_bytes = total_bytes_,
                     .block_bytes = page_bytes_,
                     .depth = kDepth});
   }
 
   const std::size_t page_bytes_;
+  const std::size_t total_bytes_;
   const Way way_;
   const std::string folder_;
   std::unique_ptr<StoreBackend> store_;
@@ -222,9 +244,13 @@ void run(benchmark::State& state, std::size_t page_bytes, Way way) {
   static std::map<std::pair<std::size_t, Way>, Counters> measured;
   const std::pair what(page_bytes, way);
   if (!measured.contains(what)) {
+    if (fs::space(bench_root()).available < kNeededBytes)
+      return state.SkipWithError("less than 10 GiB are free");
     Rounds rounds(page_bytes, way);
     if (!rounds.run()) return state.SkipWithError("fio cannot be run");
     measured[what] = {{"of_fio", rounds.of_fio},
+                      {"best_of_fio", rounds.best_of_fio},
+                      {"of_plain_files", rounds.of_plain_files},
                       {"GB_per_s", rounds.gb_per_s},
                       {"fio_GB_per_s", rounds.fio_gb_per_s}};
   }
@@ -251,10 +277,12 @@ const int registered = [] {
   constexpr std::pair<Way, const char*> kWays[] = {
       {Way::read, "FileRead"}, {Way::write, "FileWrite"}, {Way::replace, "FileReplace"}};
   for (const auto& [way, way_name] : kWays)
-    for (const std::size_t mib : {1, 4}) {
-      const std::string name = std::string(way_name) + "/size:" + std::to_string(mib) + "MiB";
+    for (const std::size_t kib : {64, 128, 256, 1024, 4096}) {
+      const std::string size =
+          kib < 1024 ? std::to_string(kib) + "KiB" : std::to_string(kib / 1024) + "MiB";
+      const std::string name = std::string(way_name) + "/size:" + size;
       benchmark::RegisterBenchmark(
-          name.c_str(), [mib, way = way](benchmark::State& state) { run(state, mib << 20, way); });
+          name.c_str(), [kib, way = way](benchmark::State& state) { run(state, kib << 10, way); });
     }
   benchmark::RegisterBenchmark("FileOpen/pages:100000", [](benchmark::State& state) {
     static const double open_s = time_open(100'000);

@@ -64,14 +64,18 @@ function(pando_add_file_store target)
     src/store/file/file_scan.cc
     src/store/file/file_store.cc
     src/store/file/file_writes.cc
+    src/store/file/index_mapping.cc
     src/store/file/inspect_file.cc
+    src/store/file/key_tails.cc
     src/store/file/lane.cc
-    src/store/file/packed_key.cc
+    src/store/file/lock_file.cc
+    src/store/file/membership.cc
     src/store/file/page_file.cc
     src/store/file/page_files.cc
     src/store/file/plain_io.cc
-    src/store/file/spare_files.cc
-    src/store/file/store_directory.cc)
+    src/store/file/shared_lock.cc
+    src/store/file/store_directory.cc
+    src/store/file/unit_table.cc)
   if(PANDO_IO_URING)
     target_sources(${target} PRIVATE src/store/file/uring_io.cc)
     target_link_libraries(${target} PRIVATE uring)

@@ -99,6 +99,13 @@ STORE_BARS = [
     for call in ("FileRead", "FileWrite")
     for size in (1, 4)
 ]
+STORE_BARS += [
+    (f"{call}/size:{size}KiB", counter, ">=", bar)
+    for call in ("FileRead", "FileWrite")
+    for size in (64, 128, 256)
+    for counter, bar in (("of_fio", 0.9), ("of_plain_files", 1.0))
+]
+STORE_BARS += [(f"FileReplace/size:{size}KiB", "of_fio", ">=", None) for size in (64, 128, 256)]
 STORE_BARS += [(f"FileReplace/size:{size}MiB", "of_fio", ">=", None) for size in (1, 4)]
 STORE_BARS += [("FileOpen/pages:100000", "open_s", "<=", 5)]
 STORE_BARS += [

@@ -61,7 +61,7 @@ enum class PageOutcome : std::uint8_t {
 std::string_view to_string(PageOutcome outcome);
 
 /// The pages of one call, as the backend works through them. It reports each page once, in any
-/// order, from the thread that called it; pages it does not report when it returns have failed.
+/// order, from any thread; pages it does not report when it returns have failed.
 class StoreBatch {
  public:
   using Clock = std::chrono::steady_clock;

@@ -22,11 +22,16 @@ struct MemoryStoreOptions {
 };
 Result<std::unique_ptr<StoreBackend>> make_memory_store(const MemoryStoreOptions& options = {});
 
-/// "file": one directory of this machine, found again after a restart. docs/formats.md has the
-/// format of its files.
+/// "file": one directory of this machine, found again after a restart. Several processes may have
+/// it open, readers and writers: what one puts the others find, and a process that dies takes
+/// nothing with it but what it was writing. docs/formats.md has the format of its files.
 struct FileStoreOptions {
-  std::string directory;  ///< made if need be; one process at a time
-  /// Of the files: a page takes a header of 4 KiB and is rounded up to as much.
+  /// Made if need be. On file systems that machines may share (NFS, CIFS, FUSE and the like) one
+  /// process at a time; another is refused (in_use).
+  std::string directory;
+  /// Of the files of all processes together: a page takes a header of 4 KiB and is rounded up to as
+  /// much. The same in all processes that have the directory open (else invalid_argument); the
+  /// first to open it may bring another than before, and what is beyond it goes.
   std::uint64_t capacity_bytes = std::uint64_t{64} << 30;
   /// Left free on the file system, whoever else writes to it: old pages go first.
   std::uint64_t min_free_bytes = std::uint64_t{1} << 30;

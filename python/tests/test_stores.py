@@ -783,8 +783,11 @@ def test_file_store_is_found_again(tmp_path: Path) -> None:
     )
     out = bytearray(5000)
     assert backend.get(["a"], [out]) == [DONE] and out == b"x" * 5000
-    with pytest.raises(pando.Error):
-        pando.make_file_store(tmp_path / "s")  # one process at a time
+    second = pando.make_file_store(tmp_path / "s", min_free_bytes=0)  # what one puts, others find
+    assert second.put(["b"], [b"y" * 100]) == [DONE]
+    assert backend.exists(["a", "b"]) == [DONE, DONE]
+    with pytest.raises(pando.Error, match="capacity"):
+        pando.make_file_store(tmp_path / "s", capacity_bytes=1 << 20)
     with pytest.raises(pando.Error):
         pando.make_file_store("")
 

@@ -56,6 +56,7 @@ StoreBatch::StoreBatch(Kind kind, std::vector<StorePage> pages, Clock::time_poin
       outcomes_(std::make_unique<std::atomic<PageOutcome>[]>(pages_.size())) {}
 
 void StoreBatch::report(std::size_t i, PageOutcome outcome) {
+  const std::lock_guard lock(mutex_);
   PANDO_CHECK(i < pages_.size(), "a report on page {} of {}", i, pages_.size());
   PANDO_CHECK(outcomes_[i].load(std::memory_order_relaxed) == PageOutcome::pending,
               "a second report on page {} ({}): {} after {}", i, pages_[i].key, to_string(outcome),
@@ -84,8 +85,11 @@ void StoreBatch::missing(std::size_t i) { report(i, PageOutcome::missing); }
 void StoreBatch::damaged(std::size_t i) { report(i, PageOutcome::damaged); }
 
 void StoreBatch::failed(std::size_t i, std::string_view why) {
-  if (status_.ok())
-    status_ = make_error(ErrorCode::io_error, "page {} ({}): {}", i, pages_[i].key, why);
+  {
+    const std::lock_guard lock(mutex_);
+    if (status_.ok())
+      status_ = make_error(ErrorCode::io_error, "page {} ({}): {}", i, pages_[i].key, why);
+  }
   report(i, PageOutcome::failed);
 }
 

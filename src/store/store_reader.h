@@ -3,8 +3,9 @@
 // whole, how old it is. Not for caches, which use StoreBackend: opening one makes directories,
 // evicts and sets things aside, and its reads say no more than "damaged".
 //
-// With StoreAccess::read nothing changes, whatever is found. A file store is locked meanwhile, so
-// that no process writes to it; a Redis server goes on, and pages may come and go. One thread.
+// With StoreAccess::read nothing changes, whatever is found; processes that have the store open go
+// on, and pages may come and go. With StoreAccess::write a file store is locked meanwhile, so that
+// no process has it open. One thread.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +54,8 @@ struct StoreRoom {
   std::optional<std::uint64_t> used_bytes = {};      ///< of servers: by whatever is in them
   std::optional<std::uint64_t> free_bytes = {};      ///< on the file system
   std::uint64_t num_set_aside = 0, set_aside_bytes = 0;
-  std::uint64_t num_unfinished = 0, unfinished_bytes = 0;  ///< left by a process that was killed
+  /// Being written, or left by a process that was killed.
+  std::uint64_t num_unfinished = 0, unfinished_bytes = 0;
 };
 
 class StoreReader {
@@ -80,7 +82,8 @@ class StoreReader {
   virtual Result<std::string> put_away(const OddEntry& entry) = 0;
 };
 
-/// not_found: there is no store in this directory, and none is made. in_use: a process has it open.
+/// not_found: there is no store in this directory, and none is made. in_use, of StoreAccess::write:
+/// a process has it open.
 Result<std::unique_ptr<StoreReader>> open_file_reader(const std::string& directory,
                                                       StoreAccess access);
 /// Servers before 7.2 count a look as a use.

@@ -72,7 +72,7 @@ TEST(FileStoreKill, NothingIsDamagedByAKillAtAnyMoment) {
     ASSERT_TRUE(outcomes.bytes_right) << "round " << round;
     ASSERT_EQ(store->stats().damaged_pages, 0u) << "round " << round;
     ASSERT_EQ(store->stats().foreign_files, 0u) << "round " << round;
-    ASSERT_EQ(num_entries(options.directory + "/tmp"), 0u);
+    ASSERT_EQ(num_temporaries(options.directory), 0u);
     num_read += keys.size();
   }
   EXPECT_GT(num_read, static_cast<std::size_t>(num_kills));

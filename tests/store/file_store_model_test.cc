@@ -171,7 +171,7 @@ class Walk {
         store_->list([&](const StoredPage& page) { return listed.insert(page.key).second; }).ok());
     for (const ModelPage& page : pages_) expected.insert(page.key);
     RC_ASSERT(listed == expected);
-    const Status status = static_cast<FileStore&>(*store_).files().index().check();
+    const Status status = check_index_of(*store_);
     if (!status) RC_FAIL(status.error().message);
   }
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a page's file, keys as names, and keys in the index.
+// The header of a page's file, and keys as names.
 #include "store/file/page_file.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "store/file/file_index.h"
-#include "store/file/packed_key.h"
 #include "support/store_pages.h"
 
 namespace pando::testing {
@@ -77,83 +75,6 @@ TEST(PageFile, DirectoriesAreTheFirstTwoDigits) {
   EXPECT_EQ(directory_of("a7"), 0xa7);
   EXPECT_EQ(directory_of("A7x"), directory_of("A7x"));
   EXPECT_NE(directory_of("Z1"), directory_of("Z3"));  // by hash, which spreads
-}
-
-TEST(PackedKey, TextComesBack) {
-  KeyTails tails;
-  const std::string head(64, '3');
-  const Keys keys = {test_key(1),
-                     test_key(2),
-                     head,
-                     "plain",
-                     "",
-                     head + "_x",
-                     std::string(64, 'G'),
-                     "_test-model_0_1_f0123456789abcdef"};
-  std::vector<PackedKey> packed;
-  for (const std::string& key : keys) packed.push_back(tails.hold(key));
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    EXPECT_EQ(tails.text(packed[i]), keys[i]);
-    EXPECT_EQ(tails.find(keys[i]), packed[i]);
-    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(packed[i], packed[j]);
-  }
-  EXPECT_EQ(packed[0].tail, packed[1].tail);
-}
-
-TEST(PackedKey, TailsGoWithTheirLastKey) {
-  KeyTails tails;
-  const PackedKey a = tails.hold(test_key(1));
-  const PackedKey b = tails.hold(test_key(2));
-  tails.release(a);
-  EXPECT_EQ(tails.size(), 1u);
-  EXPECT_EQ(tails.text(b), test_key(2));
-  tails.release(b);
-  EXPECT_EQ(tails.size(), 0u);
-  EXPECT_EQ(tails.find(test_key(1)), std::nullopt);
-}
-
-TEST(FileIndex, OldestIsTheOneNotTouched) {
-  FileIndex index(1 << 20);
-  for (std::uint64_t i = 0; i < 1000; ++i) index.insert(test_key(i), 100, 0);
-  EXPECT_EQ(index.oldest(), test_key(0));
-  EXPECT_TRUE(index.touch(test_key(0), 0).has_value());
-  EXPECT_EQ(index.oldest(), test_key(1));
-  EXPECT_EQ(index.erase(test_key(1)), 100u);
-  EXPECT_EQ(index.erase(test_key(1)), std::nullopt);
-  EXPECT_EQ(index.oldest(), test_key(2));
-  EXPECT_EQ(index.num_pages(), 999u);
-  EXPECT_TRUE(index.check().ok());
-}
-
-TEST(FileIndex, ReservedBytesCount) {
-  FileIndex index(3 * file_bytes(100));
-  EXPECT_TRUE(index.reserve(2 * file_bytes(100)));
-  EXPECT_FALSE(index.reserve(2 * file_bytes(100)));
-  index.insert_reserved("a", 100, 0);
-  index.release(file_bytes(100));
-  EXPECT_TRUE(index.reserve(2 * file_bytes(100)));
-  EXPECT_FALSE(index.reserve(1));
-}
-
-TEST(FileIndex, StampsGetOldAfterTenMinutes) {
-  FileIndex index(1 << 20);
-  index.insert("a", 100, 1000);
-  EXPECT_FALSE(index.touch("a", 1599)->restamp);
-  EXPECT_TRUE(index.touch("a", 1600)->restamp);
-  EXPECT_FALSE(index.touch("a", 1601)->restamp);
-}
-
-TEST(FileIndex, ListsEveryPageOnce) {
-  FileIndex index(std::uint64_t{1} << 40);
-  for (std::uint64_t i = 0; i < 1000; ++i) index.insert(test_key(i), i, 0);
-  for (std::uint64_t i = 0; i < 1000; i += 3) index.erase(test_key(i));
-  std::size_t cursor = 0;
-  std::map<std::string, std::uint64_t> listed;
-  for (auto some = index.list_some(cursor); !some.empty(); some = index.list_some(cursor))
-    for (const StoredPage& page : some)
-      EXPECT_TRUE(listed.emplace(page.key, page.size_bytes).second);
-  EXPECT_EQ(listed.size(), index.num_pages());
-  EXPECT_EQ(listed.at(test_key(7)), 7u);
 }
 
 }  // namespace

@@ -44,6 +44,18 @@ inline std::size_t num_entries(const std::string& directory) {
       std::distance(fs::directory_iterator(directory), fs::directory_iterator()));
 }
 
+/// Files being written, or left behind: of all members.
+inline std::size_t num_temporaries(const std::string& directory) {
+  const fs::recursive_directory_iterator all(directory + "/tmp");
+  return static_cast<std::size_t>(
+      std::count_if(begin(all), end(all), [](const auto& it) { return it.is_regular_file(); }));
+}
+
+/// Of a file store.
+inline Status check_index_of(StoreBackend& store) {
+  return static_cast<FileStore&>(store).files().member()->index().check();
+}
+
 /// Room for so many pages of 8192 bytes.
 inline std::uint64_t capacity_for(std::size_t num_pages) { return num_pages * file_bytes(8192); }
 
@@ -66,9 +78,7 @@ class FileStoreTest : public ::testing::Test {
   }
   std::size_t num_set_aside() const { return num_entries(options_.directory + "/set_aside"); }
   BackendStats stats() const { return store_->stats(); }
-  Status check_index() const {
-    return static_cast<const FileStore&>(*store_).files().index().check();
-  }
+  Status check_index() const { return check_index_of(*store_); }
 
   TempDirectory temp_;
   FileStoreOptions options_;

@@ -23,6 +23,13 @@ class Fd {
     if (fd.fd_ < 0) fd.error_ = errno;
     return fd;
   }
+  /// What a system call returned: a descriptor, or less than 0 with errno set.
+  static Fd own(int descriptor) {
+    Fd fd;
+    fd.fd_ = descriptor;
+    if (descriptor < 0) fd.error_ = errno;
+    return fd;
+  }
   Fd(Fd&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), error_(std::exchange(other.error_, EBADF)) {}
   Fd& operator=(Fd&& other) noexcept {

@@ -1,223 +1,294 @@
 // SPDX-License-Identifier: Apache-2.0
-// FileIndex: entries in one array, chained by their numbers.
+// FileIndex: the list of use and the lists of members, over UnitTable and KeyTails.
 #include "store/file/file_index.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include <limits>
 
 #include "base/check.h"
 #include "store/file/page_file.h"
 
 namespace pando {
 namespace {
-constexpr std::size_t kFirstBuckets = 64;
+
 constexpr std::size_t kListed = 256;  // pages copied out at a time
-constexpr std::size_t kMaxEntries = std::numeric_limits<std::uint32_t>::max();
+
+Error broken_index() {
+  return make_error(ErrorCode::corrupt,
+                    "the index of pages was found broken and is being made anew; expected to be "
+                    "asked again");
+}
+
 }  // namespace
 
-FileIndex::FileIndex(std::uint64_t capacity_bytes)
-    : capacity_bytes_(capacity_bytes), entries_(1), buckets_(kFirstBuckets, kAnchor) {}
+/// The lock, and the change that is made with it.
+class FileIndex::Held {
+ public:
+  explicit Held(FileIndex& index) : index_(index) { index_.mapping_->begin(index_.lock_.lock()); }
+  ~Held() {
+    index_.mapping_->end();
+    index_.lock_.unlock();
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  bool is_broken() const { return index_.is_broken(); }
+
+ private:
+  FileIndex& index_;
+};
+
+FileIndex::FileIndex(std::unique_ptr<IndexMapping> mapping, std::uint32_t member,
+                     const Liveness& liveness)
+    : mapping_(std::move(mapping)), member_(member), table_(*mapping_), tails_(*mapping_, table_) {
+  PANDO_CHECK(member < kMaxMembers, "member {}, expected less than {}", member, kMaxMembers);
+  lock_.attach(mapping_->header().lock, member, liveness);
+}
 
 // ---- Pages and room.
 
 std::optional<FileIndex::Found> FileIndex::touch(std::string_view key, std::uint32_t now_seconds) {
-  const std::lock_guard lock(mutex_);
-  const std::uint32_t i = find(key);
-  if (i == kAnchor) return std::nullopt;
-  Entry& entry = entries_[i];
-  unlink(i);
-  link_newest(i);
+  const Held held(*this);
+  const UnitId id = find(key);
+  if (id == kNoUnit) return std::nullopt;
+  if (page(id).newer != kNoUnit) {
+    unlink(id);
+    link_newest(id);
+  }
+  PageUnit& entry = page(id);
   const bool restamp = now_seconds >= entry.stamp_seconds + std::uint64_t{kRestampSeconds};
-  if (restamp) entry.stamp_seconds = now_seconds;
-  return Found{entry.size_bytes, restamp};
+  if (restamp) set(entry.stamp_seconds, now_seconds);
+  if (held.is_broken()) return std::nullopt;
+  return Found{entry.size_bytes(), restamp};
 }
 
-std::optional<std::uint64_t> FileIndex::size_of(std::string_view key) const {
-  const std::lock_guard lock(mutex_);
-  const std::uint32_t i = find(key);
-  if (i == kAnchor) return std::nullopt;
-  return entries_[i].size_bytes;
+std::optional<std::uint64_t> FileIndex::size_of(std::string_view key) {
+  const Held held(*this);
+  const UnitId id = find(key);
+  if (id == kNoUnit) return std::nullopt;
+  return page(id).size_bytes();
 }
 
-bool FileIndex::reserve(std::uint64_t file_size_bytes) {
-  const std::lock_guard lock(mutex_);
-  const std::uint64_t used = file_bytes_ + reserved_bytes_;
-  if (used > capacity_bytes_ || file_size_bytes > capacity_bytes_ - used) return false;
-  reserved_bytes_ += file_size_bytes;
-  return true;
+Result<std::optional<RecordId>> FileIndex::begin_write(std::string_view key,
+                                                       std::uint64_t page_bytes) {
+  const Held held(*this);
+  if (held.is_broken()) return broken_index();
+  const std::uint64_t used = state().page_file_bytes + state().pending_file_bytes;
+  if (used > capacity_bytes() || file_bytes(page_bytes) > capacity_bytes() - used)
+    return std::optional<RecordId>();
+  if (Status room = table_.prepare(); !room) return room.error();
+  return std::optional(new_record(key, page_bytes));
 }
 
-void FileIndex::release(std::uint64_t file_size_bytes) {
-  const std::lock_guard lock(mutex_);
-  PANDO_CHECK(file_size_bytes <= reserved_bytes_, "{} of {} reserved bytes are released",
-              file_size_bytes, reserved_bytes_);
-  reserved_bytes_ -= file_size_bytes;
+std::optional<FileIndex::Removal> FileIndex::begin_remove(std::string_view key) {
+  const Held held(*this);
+  const UnitId id = find(key);
+  if (id == kNoUnit || !to_pending(id)) return std::nullopt;
+  return Removal{id, page(id).size_bytes()};
 }
 
-void FileIndex::insert(std::string_view key, std::uint64_t size_bytes,
-                       std::uint32_t stamp_seconds) {
-  const std::lock_guard lock(mutex_);
-  put(key, size_bytes, stamp_seconds);
+Status FileIndex::reuse(RecordId record, std::string_view key, std::uint64_t page_bytes) {
+  const Held held(*this);
+  if (held.is_broken()) return broken_index();
+  if (Status room = table_.prepare(); !room) return room;
+  PANDO_CHECK(file_bytes(page(record).size_bytes()) == file_bytes(page_bytes),
+              "a page of {} bytes in the room of one of {}", page_bytes, page(record).size_bytes());
+  const PackedKey packed = tails_.hold(key);  // before the old one's goes: they may be the same
+  tails_.release(page(record).key);
+  set(page(record).key, packed);
+  set_size(record, page_bytes);
+  return {};
 }
 
-void FileIndex::insert_reserved(std::string_view key, std::uint64_t size_bytes,
-                                std::uint32_t stamp_seconds) {
-  const std::lock_guard lock(mutex_);
-  PANDO_CHECK(file_bytes(size_bytes) <= reserved_bytes_, "a page of {} bytes, {} were reserved",
-              size_bytes, reserved_bytes_);
-  reserved_bytes_ -= file_bytes(size_bytes);
-  put(key, size_bytes, stamp_seconds);
+Status FileIndex::commit(RecordId record, std::uint32_t stamp_seconds) {
+  const Held held(*this);
+  if (held.is_broken()) return broken_index();
+  if (Status room = table_.prepare(); !room) return room;
+  to_page(record, stamp_seconds);
+  return held.is_broken() ? Status(broken_index()) : Status();
 }
 
-std::optional<std::uint64_t> FileIndex::erase(std::string_view key) {
-  const std::lock_guard lock(mutex_);
-  const std::uint32_t i = find(key);
-  if (i == kAnchor) return std::nullopt;
-  const std::uint64_t size_bytes = entries_[i].size_bytes;
-  drop(i);
-  return size_bytes;
+void FileIndex::end(RecordId record) { end_of(member_, record); }
+
+void FileIndex::end_of(std::uint32_t member, RecordId record) {
+  const Held held(*this);
+  if (!held.is_broken()) drop_pending(record, member);
 }
 
-void FileIndex::clear() {
-  const std::lock_guard lock(mutex_);
-  tails_ = {};
-  entries_.assign(1, {});
-  buckets_.assign(kFirstBuckets, kAnchor);
-  free_ = kAnchor;
-  num_pages_ = 0;
-  file_bytes_ = 0;  // what is reserved is still being written
+Status FileIndex::insert(std::string_view key, std::uint64_t size_bytes,
+                         std::uint32_t stamp_seconds) {
+  const Held held(*this);
+  if (held.is_broken()) return broken_index();
+  if (Status room = table_.prepare(); !room) return room;
+  if (const UnitId old = find(key); old != kNoUnit && to_pending(old)) drop_pending(old, member_);
+  to_page(new_record(key, size_bytes), stamp_seconds);
+  return {};
 }
 
 // ---- Questions.
 
-std::optional<std::string> FileIndex::oldest() const {
-  const std::lock_guard lock(mutex_);
-  const std::uint32_t i = entries_[kAnchor].newer;
-  if (i == kAnchor) return std::nullopt;
-  return tails_.text(entries_[i].key);
+std::optional<std::string> FileIndex::oldest() {
+  const Held held(*this);
+  const UnitId id = page(kNoUnit).newer;
+  if (held.is_broken() || id == kNoUnit) return std::nullopt;
+  return tails_.text(page(id).key);
 }
 
-std::vector<StoredPage> FileIndex::list_some(std::size_t& cursor) const {
-  const std::lock_guard lock(mutex_);
+std::vector<StoredPage> FileIndex::list_some(std::size_t& cursor) {
+  const Held held(*this);
   std::vector<StoredPage> pages;
+  if (held.is_broken()) return pages;
   for (cursor = std::max<std::size_t>(cursor, 1);
-       cursor < entries_.size() && pages.size() < kListed; ++cursor) {
-    const Entry& entry = entries_[cursor];
-    if (entry.older == cursor) continue;  // free
-    pages.push_back({tails_.text(entry.key), entry.size_bytes});
+       cursor < state().num_used_units && cursor < mapping_->num_units() && pages.size() < kListed;
+       ++cursor) {
+    const PageUnit& entry = page(static_cast<UnitId>(cursor));
+    if (entry.kind != UnitKind::page) continue;
+    if (auto key = tails_.text(entry.key)) pages.push_back({std::move(*key), entry.size_bytes()});
   }
   return pages;
 }
 
-std::size_t FileIndex::num_pages() const {
-  const std::lock_guard lock(mutex_);
-  return num_pages_;
-}
-
-std::uint64_t FileIndex::used_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return file_bytes_ + reserved_bytes_;
-}
-
-Status FileIndex::check() const {
-  const std::lock_guard lock(mutex_);
-  std::size_t in_list = 0, in_buckets = 0;
-  std::uint64_t bytes = 0;
-  for (std::uint32_t i = entries_[kAnchor].newer; i != kAnchor; i = entries_[i].newer) {
-    if (entries_[entries_[i].newer].older != i || ++in_list > num_pages_)
-      return make_error(ErrorCode::corrupt, "the list of use is broken at entry {}", i);
-    bytes += file_bytes(entries_[i].size_bytes);
+std::vector<FileIndex::Pending> FileIndex::pending_of(std::uint32_t member) {
+  const Held held(*this);
+  std::vector<Pending> pending;
+  if (held.is_broken() || member >= kMaxMembers) return pending;
+  for (UnitId id = state().pending[member]; id != kNoUnit; id = page(id).newer) {
+    auto key = tails_.text(page(id).key);
+    if (!key || pending.size() > mapping_->num_units()) break;
+    pending.push_back({id, std::move(*key)});
   }
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
-    for (std::uint32_t i = buckets_[b]; i != kAnchor; i = entries_[i].next)
-      if (bucket_of(entries_[i].key) != b || ++in_buckets > num_pages_)
-        return make_error(ErrorCode::corrupt, "bucket {} is broken at entry {}", b, i);
-  if (in_list != num_pages_ || in_buckets != num_pages_ || bytes != file_bytes_)
+  return pending;
+}
+
+std::size_t FileIndex::num_pages() {
+  const Held held(*this);
+  return state().num_pages;
+}
+
+std::uint64_t FileIndex::used_bytes() {
+  const Held held(*this);
+  return state().page_file_bytes + state().pending_file_bytes;
+}
+
+Status FileIndex::check() {
+  const Held held(*this);
+  std::size_t in_list = 0;
+  std::uint64_t bytes = 0, pending_bytes = 0;
+  for (UnitId id = page(kNoUnit).newer; id != kNoUnit; id = page(id).newer) {
+    if (page(page(id).newer).older != id || page(id).kind != UnitKind::page ||
+        ++in_list > state().num_pages || find(tails_.text(page(id).key).value_or("")) != id)
+      return make_error(ErrorCode::corrupt, "the list of use is broken at unit {}", id);
+    bytes += file_bytes(page(id).size_bytes());
+  }
+  for (std::uint32_t member = 0; member < kMaxMembers; ++member) {
+    std::size_t steps = 0;
+    for (UnitId id = state().pending[member]; id != kNoUnit; id = page(id).newer) {
+      if (page(id).kind != UnitKind::pending || ++steps > mapping_->num_units())
+        return make_error(ErrorCode::corrupt, "the list of member {} is broken at unit {}", member,
+                          id);
+      pending_bytes += file_bytes(page(id).size_bytes());
+    }
+  }
+  if (in_list != state().num_pages || bytes != state().page_file_bytes ||
+      pending_bytes != state().pending_file_bytes)
     return make_error(ErrorCode::corrupt,
-                      "{} pages of {} bytes are counted; {} of {} bytes are in the list of use, "
-                      "{} in buckets",
-                      num_pages_, file_bytes_, in_list, bytes, in_buckets);
-  return {};
+                      "{} pages of {} bytes and {} pending bytes are counted; {} of {} bytes are "
+                      "in the list of use, {} bytes pending",
+                      state().num_pages, state().page_file_bytes, state().pending_file_bytes,
+                      in_list, bytes, pending_bytes);
+  if (held.is_broken()) return broken_index();
+  return table_.check();
 }
 
 // ---- With the lock held.
 
-std::size_t FileIndex::bucket_of(const PackedKey& key) const {
-  static_assert(sizeof(PackedKey) == 36);
-  return XXH3_64bits(&key, sizeof key) & (buckets_.size() - 1);
-}
-
-std::uint32_t FileIndex::find(std::string_view key) const {
+UnitId FileIndex::find(std::string_view key) {
+  if (is_broken()) return kNoUnit;
   const std::optional<PackedKey> packed = tails_.find(key);
-  if (!packed) return kAnchor;
-  std::uint32_t i = buckets_[bucket_of(*packed)];
-  while (i != kAnchor && entries_[i].key != *packed) i = entries_[i].next;
-  return i;
+  if (!packed) return kNoUnit;
+  const UnitId id = table_.find(UnitTable::hash_of(*packed), [&](const Unit& unit) {
+    return unit.page.kind == UnitKind::page && unit.page.key == *packed;
+  });
+  return is_broken() ? kNoUnit : id;
 }
 
-void FileIndex::link_newest(std::uint32_t i) {
-  const std::uint32_t before = entries_[kAnchor].older;
-  entries_[i].older = before;
-  entries_[i].newer = kAnchor;
-  entries_[before].newer = i;
-  entries_[kAnchor].older = i;
+void FileIndex::link_newest(UnitId id) {
+  const UnitId before = page(kNoUnit).older;
+  set(page(id).older, before);
+  set(page(id).newer, kNoUnit);
+  set(page(before).newer, id);
+  set(page(kNoUnit).older, id);
 }
 
-void FileIndex::unlink(std::uint32_t i) {
-  entries_[entries_[i].older].newer = entries_[i].newer;
-  entries_[entries_[i].newer].older = entries_[i].older;
-  entries_[i].older = i;  // list_some() knows free entries by this
+void FileIndex::unlink(UnitId id) {
+  const UnitId older = page(id).older, newer = page(id).newer;
+  set(page(older).newer, newer);
+  set(page(newer).older, older);
 }
 
-void FileIndex::put(std::string_view key, std::uint64_t size_bytes, std::uint32_t stamp_seconds) {
-  if (const std::uint32_t old = find(key); old != kAnchor) drop(old);
-  if (num_pages_ >= buckets_.size()) grow_buckets();
-  const std::uint32_t i = take_entry();
-  Entry& entry = entries_[i];
-  entry.key = tails_.hold(key);
-  entry.size_bytes = size_bytes;
-  entry.stamp_seconds = stamp_seconds;
-  std::uint32_t& bucket = buckets_[bucket_of(entry.key)];
-  entry.next = bucket;
-  bucket = i;
-  link_newest(i);
-  ++num_pages_;
-  file_bytes_ += file_bytes(size_bytes);
+void FileIndex::set_size(UnitId id, std::uint64_t page_bytes) {
+  set(page(id).size_low, static_cast<std::uint32_t>(page_bytes));
+  set(page(id).size_high, static_cast<std::uint32_t>(page_bytes >> 32));
 }
 
-void FileIndex::drop(std::uint32_t i) {
-  Entry& entry = entries_[i];
-  std::uint32_t* at = &buckets_[bucket_of(entry.key)];
-  while (*at != i) at = &entries_[*at].next;
-  *at = entry.next;
-  unlink(i);
-  tails_.release(entry.key);
-  --num_pages_;
-  file_bytes_ -= file_bytes(entry.size_bytes);
-  entry.next = free_;
-  free_ = i;
+/// After UnitTable::prepare().
+UnitId FileIndex::new_record(std::string_view key, std::uint64_t page_bytes) {
+  const PackedKey packed = tails_.hold(key);
+  const UnitId id = table_.take(UnitKind::pending);
+  page(id).key = packed;
+  page(id).stamp_seconds = 0;
+  set_size(id, page_bytes);
+  link_pending(id);
+  set(state().pending_file_bytes, state().pending_file_bytes + file_bytes(page_bytes));
+  return id;
 }
 
-std::uint32_t FileIndex::take_entry() {
-  if (free_ == kAnchor) {
-    PANDO_CHECK(entries_.size() < kMaxEntries, "more than {} pages in one directory", kMaxEntries);
-    entries_.emplace_back();
-    return static_cast<std::uint32_t>(entries_.size() - 1);
+void FileIndex::link_pending(UnitId id) {
+  const UnitId next = state().pending[member_];
+  set(page(id).older, kNoUnit);
+  set(page(id).newer, next);
+  if (next != kNoUnit) set(page(next).older, id);
+  set(state().pending[member_], id);
+}
+
+void FileIndex::unlink_pending(UnitId id, std::uint32_t member) {
+  const UnitId before = page(id).older, next = page(id).newer;
+  if (page(id).kind != UnitKind::pending || member >= kMaxMembers) return mapping_->set_broken();
+  if (before != kNoUnit) {
+    set(page(before).newer, next);
+  } else {
+    set(state().pending[member], next);
   }
-  const std::uint32_t i = free_;
-  free_ = entries_[i].next;
-  return i;
+  if (next != kNoUnit) set(page(next).older, before);
 }
 
-void FileIndex::grow_buckets() {
-  buckets_.assign(buckets_.size() * 2, kAnchor);
-  for (std::uint32_t i = entries_[kAnchor].newer; i != kAnchor; i = entries_[i].newer) {
-    std::uint32_t& bucket = buckets_[bucket_of(entries_[i].key)];
-    entries_[i].next = bucket;
-    bucket = i;
-  }
+void FileIndex::drop_pending(UnitId id, std::uint32_t member) {
+  unlink_pending(id, member);
+  if (is_broken()) return;
+  set(state().pending_file_bytes, state().pending_file_bytes - file_bytes(page(id).size_bytes()));
+  tails_.release(page(id).key);
+  table_.give_back(id);
+}
+
+void FileIndex::to_page(UnitId id, std::uint32_t stamp_seconds) {
+  unlink_pending(id, member_);
+  if (is_broken()) return;
+  const std::uint64_t size_bytes = file_bytes(page(id).size_bytes());
+  set(page(id).kind, UnitKind::page);
+  set(page(id).stamp_seconds, stamp_seconds);
+  table_.add(id);
+  link_newest(id);
+  set(state().num_pages, state().num_pages + 1);
+  set(state().pending_file_bytes, state().pending_file_bytes - size_bytes);
+  set(state().page_file_bytes, state().page_file_bytes + size_bytes);
+}
+
+bool FileIndex::to_pending(UnitId id) {
+  const std::uint64_t size_bytes = file_bytes(page(id).size_bytes());
+  table_.remove(id);
+  unlink(id);
+  set(page(id).kind, UnitKind::pending);
+  link_pending(id);
+  set(state().num_pages, state().num_pages - 1);
+  set(state().page_file_bytes, state().page_file_bytes - size_bytes);
+  set(state().pending_file_bytes, state().pending_file_bytes + size_bytes);
+  return !is_broken();
 }
 
 }  // namespace pando

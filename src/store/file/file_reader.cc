@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "store/file/inspect_file.h"
+#include "store/file/lock_file.h"
 #include "store/file/page_file.h"
 #include "store/file/store_directory.h"
 #include "store/store_reader.h"
@@ -54,7 +55,7 @@ Listed list_directory(const std::string& path, std::uint8_t number) {
     FileFinding found = inspect_file(file, name, number);
     if (found.verdict == FileVerdict::page) {
       listed.pages.push_back(std::move(found.page));
-    } else {
+    } else if (found.verdict != FileVerdict::gone) {
       listed.odd.push_back({kind_of(found.verdict), std::move(file), std::move(found.why)});
     }
   }
@@ -78,7 +79,8 @@ void count_files(const std::string& directory, std::uint64_t& num, std::uint64_t
 
 class FileReader final : public StoreReader {
  public:
-  explicit FileReader(StoreDirectory directory) : directory_(std::move(directory)) {}
+  FileReader(StoreDirectory directory, LockFile lock)
+      : directory_(std::move(directory)), lock_(std::move(lock)) {}
 
   Status list(const VisitPage& page, const VisitOdd& odd) override {
     for (const std::string& name : directory_.foreign_names())
@@ -106,7 +108,7 @@ class FileReader final : public StoreReader {
   Result<StoreRoom> room() override {
     StoreRoom room{.free_bytes = directory_.free_bytes()};
     count_files(directory_.set_aside_root(), room.num_set_aside, room.set_aside_bytes);
-    count_files(directory_.temporaries(), room.num_unfinished, room.unfinished_bytes);
+    count_unfinished(room);
     return room;
   }
 
@@ -157,7 +159,21 @@ class FileReader final : public StoreReader {
     return true;
   }
 
+  /// Files of members, alive or dead, and of versions that had none.
+  void count_unfinished(StoreRoom& room) const {
+    std::error_code error;
+    for (fs::recursive_directory_iterator it(directory_.temporaries(), error), end;
+         !error && it != end; it.increment(error)) {
+      std::error_code no_file;
+      const std::uint64_t bytes = it->file_size(no_file);
+      if (no_file) continue;
+      ++room.num_unfinished;
+      room.unfinished_bytes += bytes;
+    }
+  }
+
   StoreDirectory directory_;
+  const LockFile lock_;
   double progress_ = 0;
 };
 
@@ -167,10 +183,15 @@ Result<std::unique_ptr<StoreReader>> open_file_reader(const std::string& directo
                                                       StoreAccess access) {
   Result<StoreDirectory> named = StoreDirectory::name(directory);
   if (!named) return named.error();
-  const Status locked =
-      access == StoreAccess::read ? named->lock_for_reading() : named->lock_existing();
-  if (!locked) return locked.error();
-  return std::unique_ptr<StoreReader>(std::make_unique<FileReader>(std::move(*named)));
+  if (Status there = named->check_there(); !there) return there.error();
+  Result<LockFile> lock = access == StoreAccess::read
+                              ? LockFile::open_to_look(named->root())
+                              : LockFile::open(named->root(), LockFile::Mode::exclusive, false);
+  if (!lock) return lock.error();
+  if (access == StoreAccess::write)
+    if (Status made = named->make_inside(); !made) return made.error();
+  return std::unique_ptr<StoreReader>(
+      std::make_unique<FileReader>(std::move(*named), std::move(*lock)));
 }
 
 }  // namespace pando

@@ -15,14 +15,17 @@ class Reader {
   void start(std::size_t i) {
     const StorePage& page = batch_.page(i);
     if (Status valid = check_key(page.key); !valid) return batch_.failed(i, valid.error().message);
-    const auto found = files_.index().touch(page.key, PageFiles::now_seconds());
+    const auto found = files_.touch(page.key);
     if (!found) return batch_.missing(i);
-    if (found->size_bytes != page.size_bytes()) return damaged(i);
+    if (found->size_bytes != page.size_bytes()) {
+      files_.set_aside_other_size(page.key, page.size_bytes());
+      return batch_.damaged(i);
+    }
     PageTransfer& transfer = lane_.take();
     transfer.page = i;
     transfer.restamp = found->restamp;
     if (open(transfer)) {
-      lane_.submit(transfer, false);
+      lane_.submit_read(transfer);
     } else {
       close(transfer);
     }
@@ -31,16 +34,16 @@ class Reader {
   void finish(const Lane::Done& done) {
     PageTransfer& transfer = done.transfer;
     check(transfer, done);
-    if (transfer.restamp) files_.stamp(transfer.file);
+    if (transfer.restamp) files_.stamp(transfer.read.file);
     close(transfer);
   }
 
  private:
   bool open(PageTransfer& transfer) {
     const StorePage& page = batch_.page(transfer.page);
-    transfer.file = files_.open_page(page.key, mode_.open_flags());
-    if (!transfer.file.ok()) {
-      const int why = transfer.file.error();
+    transfer.read = files_.open_page(page.key, mode_.open_flags());
+    if (!transfer.read.file.ok()) {
+      const int why = transfer.read.file.error();
       if (why == ENOENT || why == ENOTDIR) {  // evicted just now, or behind our back
         files_.forget_if_gone(page.key);
         batch_.missing(transfer.page);
@@ -57,9 +60,8 @@ class Reader {
   }
 
   void close(PageTransfer& transfer) {
-    const bool was_open = transfer.file.ok();
+    if (transfer.read.file.ok()) files_.done_reading(transfer.read, batch_.page(transfer.page).key);
     lane_.give_back(transfer);
-    if (was_open) files_.done_reading(batch_.page(transfer.page).key);
   }
 
   void check(PageTransfer& transfer, const Lane::Done& done) {
@@ -69,16 +71,13 @@ class Reader {
       return batch_.failed(i,
                            fmt::format("cannot read {}: {}", files_.directory().path_of(page.key),
                                        errno_text(done.error)));
-    if (done.size_bytes != file_bytes(page.size_bytes())) return damaged(i);
     const Result<PageHeader> header = decode(transfer.header());
-    if (!header || header->key != page.key) return damaged(i);
-    transfer.scatter(page);
-    if (!batch_.arrived(i, header->tag)) files_.set_aside_damaged(page.key);
-  }
-
-  void damaged(std::size_t i) {
-    files_.set_aside_damaged(batch_.page(i).key);
-    batch_.damaged(i);
+    const bool is_whole =
+        done.size_bytes == file_bytes(page.size_bytes()) && header.ok() && header->key == page.key;
+    if (is_whole) transfer.scatter(page);
+    if (is_whole && batch_.arrived(i, header->tag)) return;
+    files_.set_aside_damaged(page.key, transfer.read.file);
+    if (!is_whole) batch_.damaged(i);
   }
 
   PageFiles& files_;
@@ -90,11 +89,12 @@ class Reader {
 }  // namespace
 
 void FileStore::get(StoreBatch& batch) {
-  const LanePool::Lease lane = lanes_.take();
-  Reader reader(*files_, lanes_.mode(), batch, *lane);
-  run_batch(
-      batch, *lane, [&](std::size_t i) { reader.start(i); },
-      [&](const Lane::Done& done) { reader.finish(done); });
+  files_->keep_up();
+  run_batch(lanes_, batch, [&](Lane& lane, const auto& run) {
+    Reader reader(*files_, lanes_.mode(), batch, lane);
+    run([&](std::size_t i) { reader.start(i); },
+        [&](const Lane::Done& done) { reader.finish(done); });
+  });
 }
 
 }  // namespace pando

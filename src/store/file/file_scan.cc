@@ -37,6 +37,7 @@ void scan_one(StoreDirectory& directory, std::uint8_t number, FileScan& scan) {
       scan.pages.push_back(std::move(found.page));
       continue;
     }
+    if (found.verdict == FileVerdict::gone) continue;
     ++(found.verdict == FileVerdict::foreign ? scan.num_foreign : scan.num_damaged);
     // What cannot be moved stays where it is, and is no page.
     static_cast<void>(directory.set_aside(file).ok());

@@ -9,10 +9,11 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 1024;
 
-IoMode find_mode(const FileStoreOptions& options, StoreDirectory& directory) {
+IoMode find_mode(const FileStoreOptions& options, PageFiles& files) {
   IoMode mode{.depth = options.depth};
   mode.uring = options.io_uring && make_uring_io(1) != nullptr;
-  if (options.direct) mode.direct_alignment = directory.probe_direct();
+  if (options.direct)
+    mode.direct_alignment = StoreDirectory::probe_direct(files.member()->new_temporary());
   return mode;
 }
 
@@ -36,17 +37,18 @@ Result<std::unique_ptr<StoreBackend>> make_file_store(const FileStoreOptions& op
   if (Status valid = options.validate(); !valid) return valid.error();
   Result<std::unique_ptr<PageFiles>> files = PageFiles::open(options);
   if (!files) return files.error();
-  const IoMode mode = find_mode(options, (*files)->directory());
+  const IoMode mode = find_mode(options, **files);
   return std::unique_ptr<StoreBackend>(
       std::make_unique<FileStore>(std::move(*files), mode, options.sync));
 }
 
 void FileStore::exists(StoreBatch& batch) {
+  files_->keep_up();
   for (std::size_t i = 0; i < batch.size() && !batch.stopped(); ++i) {
     const std::string& key = batch.page(i).key;
     if (const Status valid = check_key(key); !valid) {
       batch.failed(i, valid.error().message);
-    } else if (files_->index().contains(key)) {
+    } else if (files_->contains(key)) {
       batch.done(i);
     } else {
       batch.missing(i);
@@ -70,8 +72,7 @@ void FileStore::remove(StoreBatch& batch) {
 Status FileStore::clear() {
   // Pages that are put meanwhile may stay.
   std::size_t cursor = 0;
-  for (auto pages = files_->index().list_some(cursor); !pages.empty();
-       pages = files_->index().list_some(cursor))
+  for (auto pages = files_->list_some(cursor); !pages.empty(); pages = files_->list_some(cursor))
     for (const StoredPage& page : pages)
       if (Status removed = files_->remove(page.key); !removed) return removed;
   return {};
@@ -79,8 +80,7 @@ Status FileStore::clear() {
 
 Status FileStore::list(const std::function<bool(const StoredPage&)>& visit) {
   std::size_t cursor = 0;
-  for (auto pages = files_->index().list_some(cursor); !pages.empty();
-       pages = files_->index().list_some(cursor))
+  for (auto pages = files_->list_some(cursor); !pages.empty(); pages = files_->list_some(cursor))
     for (const StoredPage& page : pages)
       if (!visit(page)) return {};
   return {};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file backend: one directory, one file per page. This is where the calls arrive; PageFiles
 // knows which pages there are, Lane moves their bytes. Reading and writing have a file of their
-// own each. Calls may come from any thread; each works on the thread it came from.
+// own each. Calls may come from any thread; each works on the thread it came from, and writes of
+// many small pages on a second one.
 #pragma once
 
 #include <memory>
@@ -29,7 +30,7 @@ class FileStore final : public StoreBackend {
   BackendStats stats() const override;
 
   const IoMode& mode() const { return lanes_.mode(); }
-  const PageFiles& files() const { return *files_; }
+  PageFiles& files() const { return *files_; }
 
  private:
   std::unique_ptr<PageFiles> files_;

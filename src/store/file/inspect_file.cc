@@ -29,9 +29,7 @@ std::string wrong_key(std::string_view found) {
   return fmt::format("its header has the key {}", found);
 }
 
-}  // namespace
-
-FileFinding inspect_file(const std::string& path, const std::string& name, std::uint8_t directory) {
+FileFinding look_at(const std::string& path, const std::string& name, std::uint8_t directory) {
   if (const Status valid = check_key(name); !valid)
     return finding(FileVerdict::foreign, "it is not named like a page: " + valid.error().message);
   if (directory_of(name) != directory)
@@ -39,7 +37,9 @@ FileFinding inspect_file(const std::string& path, const std::string& name, std::
                    fmt::format("its name belongs into {:02x}", directory_of(name)));
   const Fd file = Fd::open(path, kLook);
   if (!file.ok() && file.error() == ELOOP) return finding(FileVerdict::foreign, "it is a link");
-  if (!file.ok()) return finding(FileVerdict::unreadable, errno_text(file.error()));
+  if (!file.ok())
+    return finding(file.error() == ENOENT ? FileVerdict::gone : FileVerdict::unreadable,
+                   errno_text(file.error()));
   struct stat info;
   if (::fstat(file.get(), &info) != 0) return finding(FileVerdict::unreadable, errno_text(errno));
   if (!S_ISREG(info.st_mode)) return finding(FileVerdict::foreign, "it is not a file");
@@ -62,15 +62,8 @@ FileFinding inspect_file(const std::string& path, const std::string& name, std::
 }
 
 // The header first: it says how much memory the page takes, and a damaged one must not.
-Status check_file(const std::string& path, std::string_view key,
+Status read_whole(const Fd& file, const struct stat& info, std::string_view key,
                   std::vector<std::byte>& page_bytes) {
-  const Fd file = Fd::open(path, kLook);
-  if (!file.ok())
-    return make_error(file.error() == ENOENT ? ErrorCode::not_found : ErrorCode::io_error,
-                      "cannot open it: {}", errno_text(file.error()));
-  struct stat info;
-  if (::fstat(file.get(), &info) != 0)
-    return make_error(ErrorCode::io_error, "cannot look at it: {}", errno_text(errno));
   std::array<std::byte, kBlockBytes> block;
   std::vector<iovec> pieces = {{block.data(), block.size()}};
   FileDone done = transfer_rest({.fd = file.get(), .pieces = pieces}, 0);
@@ -94,6 +87,36 @@ Status check_file(const std::string& path, std::string_view key,
   if (done.size_bytes != block.size() + page_bytes.size())
     return make_error(ErrorCode::corrupt, "{}", wrong_length(done.size_bytes, expected));
   return check_tag(key, page_bytes, header->tag);
+}
+
+}  // namespace
+
+FileFinding inspect_file(const std::string& path, const std::string& name, std::uint8_t directory) {
+  FileFinding found = look_at(path, name, directory);
+  struct stat info;
+  if (found.verdict == FileVerdict::damaged && ::lstat(path.c_str(), &info) != 0 && errno == ENOENT)
+    found.verdict = FileVerdict::gone;
+  return found;
+}
+
+Status check_file(const std::string& path, std::string_view key,
+                  std::vector<std::byte>& page_bytes) {
+  const Fd file = Fd::open(path, kLook);
+  if (!file.ok())
+    return make_error(file.error() == ENOENT ? ErrorCode::not_found : ErrorCode::io_error,
+                      "cannot open it: {}", errno_text(file.error()));
+  struct stat before, after, found;
+  if (::fstat(file.get(), &before) != 0)
+    return make_error(ErrorCode::io_error, "cannot look at it: {}", errno_text(errno));
+  Status whole = read_whole(file, before, key, page_bytes);
+  if (whole || whole.error().code != ErrorCode::corrupt) return whole;
+  // Who only looks keeps nobody from writing over the file of an evicted page.
+  const bool is_same = ::lstat(path.c_str(), &found) == 0 && found.st_ino == before.st_ino &&
+                       ::fstat(file.get(), &after) == 0 &&
+                       after.st_mtim.tv_sec == before.st_mtim.tv_sec &&
+                       after.st_mtim.tv_nsec == before.st_mtim.tv_nsec;
+  if (is_same) return whole;
+  return make_error(ErrorCode::not_found, "it was evicted meanwhile");
 }
 
 }  // namespace pando

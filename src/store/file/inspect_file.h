@@ -25,6 +25,7 @@ enum class FileVerdict : std::uint8_t {
   damaged,     ///< a page's name and place, but not its header or length
   foreign,     ///< anything else
   unreadable,  ///< the file system does not let us look
+  gone,        ///< another process has removed it meanwhile
 };
 
 struct FileFinding {
@@ -37,8 +38,9 @@ struct FileFinding {
 FileFinding inspect_file(const std::string& path, const std::string& name, std::uint8_t directory);
 
 /// Reads all of a page's file into `page_bytes`, which takes its size. corrupt: header, key, length
-/// or checksum are not as they were written. not_found: there is no file. Leaves the time of the
-/// file as it is.
+/// or checksum are not as they were written. not_found: there is no file, or another one by now:
+/// a process that has the store open may have evicted the page and written over its file. Leaves
+/// the time of the file as it is.
 Status check_file(const std::string& path, std::string_view key,
                   std::vector<std::byte>& page_bytes);
 

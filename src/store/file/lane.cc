@@ -6,6 +6,9 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <system_error>
+#include <thread>
 
 #include "base/check.h"
 
@@ -98,14 +101,15 @@ PageTransfer& Lane::take() {
 }
 
 void Lane::give_back(PageTransfer& transfer) {
-  transfer.file.close();
+  transfer.write = {};
+  transfer.read = {};
   transfer.restamp = transfer.retried = false;
   free_.push_back(&transfer);
 }
 
-void Lane::submit(PageTransfer& transfer, bool write) {
+void Lane::submit(PageTransfer& transfer, const Fd& file, bool write) {
   ++under_way_;
-  io_->submit({transfer.file.get(), write, transfer.pieces(), transfer.number()});
+  io_->submit({file.get(), write, transfer.pieces(), transfer.number()});
 }
 
 Lane::Done Lane::wait() {
@@ -125,6 +129,38 @@ LanePool::Lease LanePool::take() {
 void LanePool::GiveBack::operator()(Lane* lane) const {
   const std::lock_guard lock(pool->mutex_);
   pool->idle_.emplace_back(lane);
+}
+
+std::size_t num_threads_for(const StoreBatch& batch, const IoMode& mode) {
+  constexpr std::size_t kPagesForTwo = 16;  // starting a thread costs as much as one or two pages
+  static const bool has_cores = std::thread::hardware_concurrency() > 1;
+  const bool is_worth_it = mode.uring && mode.depth > 1 && batch.size() >= kPagesForTwo &&
+                           batch.page(0).size_bytes() < kSmallPageBytes;
+  return has_cores && is_worth_it ? 2 : 1;
+}
+
+void run_on(std::size_t num_threads, const std::function<void()>& work) {
+  if (num_threads == 1) return work();
+  struct Second {
+    std::thread thread;
+    std::exception_ptr thrown;
+    ~Second() {
+      if (thread.joinable()) thread.join();
+    }
+  } second;
+  try {
+    second.thread = std::thread([&] {
+      try {
+        work();
+      } catch (...) {
+        second.thrown = std::current_exception();
+      }
+    });
+  } catch (const std::system_error&) {  // no more threads: all of it is done here
+  }
+  work();
+  if (second.thread.joinable()) second.thread.join();
+  if (second.thrown) std::rethrow_exception(second.thrown);
 }
 
 }  // namespace pando

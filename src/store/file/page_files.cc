@@ -8,7 +8,6 @@
 #include <cstdio>
 
 #include "base/check.h"
-#include "store/file/file_scan.h"
 #include "store/file/page_file.h"
 
 namespace pando {
@@ -21,43 +20,65 @@ constexpr int kRoundsOfRoom = 4;
 constexpr std::int64_t kUnaskedBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kNsPerSecond = 1'000'000'000;
 
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
+template <typename Clock>
+std::int64_t ns_of() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
       .count();
 }
 
 }  // namespace
 
+// ---- Joining.
+
 Result<std::unique_ptr<PageFiles>> PageFiles::open(const FileStoreOptions& options) {
   Result<StoreDirectory> directory = StoreDirectory::name(options.directory);
   if (!directory) return directory.error();
   std::unique_ptr<PageFiles> files(new PageFiles(options, std::move(*directory)));
-  if (Status made = files->directory_.lock_and_make(); !made) return made.error();
-  files->directory_.remove_temporaries();
-  files->scan();
-  while (files->index_.used_bytes() > options.capacity_bytes)  // it was larger the last time
-    if (const auto evicted = files->evict_oldest(Fate::removed); !evicted) return evicted.error();
+  if (Status joined = files->join_again(nullptr); !joined) return joined.error();
+  files->keep_up();
+  const std::shared_ptr<Membership> member = files->member();
+  while (member->index().used_bytes() > options.capacity_bytes) {  // it was larger the last time
+    const auto evicted = files->evict_oldest(member, std::nullopt, 0);
+    if (!evicted) return evicted.error();
+    if (!evicted->has_value()) break;
+  }
   return files;
 }
 
-void PageFiles::scan() {
-  const FileScan found = scan_directory(directory_);
-  for (const ScannedFile& file : found.pages) {
-    index_.insert(file.key, file.page_bytes,
-                  static_cast<std::uint32_t>(file.modified_ns / kNsPerSecond));
-    last_stamp_ns_ = std::max<std::int64_t>(last_stamp_ns_, file.modified_ns);
-  }
-  // Files from the future would keep all that come later from being newer than them.
-  last_stamp_ns_ = std::min<std::int64_t>(last_stamp_ns_, now_ns());
+std::shared_ptr<Membership> PageFiles::member() const {
+  const std::lock_guard lock(mutex_);
+  return member_;
+}
+
+/// Pages under way keep the old membership until they are done.
+Status PageFiles::join_again(const std::shared_ptr<Membership>& old) {
+  const std::lock_guard joining(joining_);
+  if (member() != old) return {};
+  FoundFiles found;
+  Result<std::shared_ptr<Membership>> joined = Membership::join(directory_, capacity_bytes_, found);
+  if (!joined) return joined.error();
   damaged_ += found.num_damaged;
-  foreign_ += found.num_foreign + directory_.foreign_names().size();
+  foreign_ += found.num_foreign;
+  const std::lock_guard lock(mutex_);
+  member_ = std::move(*joined);
+  return {};
+}
+
+void PageFiles::keep_up() {
+  const std::int64_t now = ns_of<std::chrono::steady_clock>();
+  std::int64_t due = next_look_ns_.load(std::memory_order_relaxed);
+  const std::shared_ptr<Membership> now_member = member();
+  if (now_member->index().is_broken()) static_cast<void>(join_again(now_member).ok());
+  if (now < due || !next_look_ns_.compare_exchange_strong(due, now + kNsPerSecond)) return;
+  if (now_member->is_stale()) static_cast<void>(join_again(now_member).ok());
+  member()->clean_up();
 }
 
 void PageFiles::add_stats(BackendStats& stats) const {
-  stats.num_pages = index_.num_pages();
-  stats.size_bytes = index_.used_bytes();
-  stats.capacity_bytes = index_.capacity_bytes();
+  const std::shared_ptr<Membership> now = member();
+  stats.num_pages = now->index().num_pages();
+  stats.size_bytes = now->index().used_bytes();
+  stats.capacity_bytes = now->index().capacity_bytes();
   stats.evicted_pages = evicted_;
   stats.damaged_pages = damaged_;
   stats.foreign_files = foreign_;
@@ -66,41 +87,83 @@ void PageFiles::add_stats(BackendStats& stats) const {
 // ---- Times.
 
 std::uint32_t PageFiles::now_seconds() {
-  return static_cast<std::uint32_t>(now_ns() / kNsPerSecond);
+  return static_cast<std::uint32_t>(ns_of<std::chrono::system_clock>() / kNsPerSecond);
 }
 
 void PageFiles::stamp(const Fd& file) {
-  std::int64_t last = last_stamp_ns_.load();
-  std::int64_t next;
-  do next = std::max(last + 1, now_ns());
-  while (!last_stamp_ns_.compare_exchange_weak(last, next));
+  const std::int64_t next = member()->next_stamp_ns();
   const timespec time{next / kNsPerSecond, next % kNsPerSecond};
   const timespec times[] = {time, time};
   ::futimens(file.get(), times);  // if it cannot be set, the page goes a little early
 }
 
-// ---- Room.
-
-Status PageFiles::reserve(std::uint64_t page_bytes) {
-  const std::uint64_t needed = file_bytes(page_bytes);
-  if (needed > index_.capacity_bytes())
-    return make_error(ErrorCode::out_of_capacity,
-                      "a page of {} bytes takes {} on disk, the capacity of {} is {}", page_bytes,
-                      needed, directory_.root(), index_.capacity_bytes());
-  while (!index_.reserve(needed)) {
-    const auto evicted = evict_oldest(Fate::spare);
-    if (!evicted) return evicted.error();
-    if (!evicted->has_value())
-      return make_error(ErrorCode::out_of_capacity,
-                        "no room for {} bytes in {}: all {} are being written to", needed,
-                        directory_.root(), index_.capacity_bytes());
-  }
-  Status on_disk = make_room_on_disk(needed);
-  if (!on_disk) index_.release(needed);
-  return on_disk;
+std::optional<FileIndex::Found> PageFiles::touch(std::string_view key) {
+  return member()->index().touch(key, now_seconds());
 }
 
-void PageFiles::unreserve(std::uint64_t page_bytes) { index_.release(file_bytes(page_bytes)); }
+std::vector<StoredPage> PageFiles::list_some(std::size_t& cursor) {
+  return member()->index().list_some(cursor);
+}
+
+// ---- Room.
+
+Result<PageWrite> PageFiles::begin_write(std::string_view key, std::uint64_t page_bytes,
+                                         int flags) {
+  const std::uint64_t needed = file_bytes(page_bytes);
+  if (needed > capacity_bytes_)
+    return make_error(ErrorCode::invalid_argument,
+                      "a page of {} bytes takes {} on disk, the capacity of {} is {}", page_bytes,
+                      needed, directory_.root(), capacity_bytes_);
+  if (Status on_disk = make_room_on_disk(needed); !on_disk) return on_disk.error();
+  for (bool joined_again = false;; joined_again = true) {
+    const std::shared_ptr<Membership> now = member();
+    Result<PageWrite> write = find_room(now, key, page_bytes, flags);
+    if (!write || write->file.ok()) return write;
+    const Status created = create_file(*write, flags);
+    if (created) return write;
+    abandon(*write);
+    if (created.error().code != ErrorCode::not_found || joined_again || !now->is_stale())
+      return created.error();
+    if (Status joined = join_again(now); !joined) return joined.error();
+  }
+}
+
+/// A record, and where an evicted page's file can be had for it, that.
+Result<PageWrite> PageFiles::find_room(const std::shared_ptr<Membership>& member,
+                                       std::string_view key, std::uint64_t page_bytes, int flags) {
+  const std::uint64_t needed = file_bytes(page_bytes);
+  for (bool cleaned_up = false;;) {
+    const Result<std::optional<RecordId>> record = member->index().begin_write(key, page_bytes);
+    if (!record) return record.error();
+    if (record->has_value()) return PageWrite{.member = member, .record = **record};
+    Result<std::optional<Evicted>> evicted = evict_oldest(member, needed, flags);
+    if (!evicted) return evicted.error();
+    if (evicted->has_value()) {
+      Result<std::optional<PageWrite>> taken = take_over(std::move(**evicted), key, page_bytes);
+      if (!taken) return taken.error();
+      if (taken->has_value()) return std::move(**taken);
+    } else if (cleaned_up) {
+      return make_error(ErrorCode::out_of_capacity,
+                        "no room for {} bytes in {}: all {} are being written to", needed,
+                        directory_.root(), capacity_bytes_);
+    } else {
+      member->clean_up();  // the dead may have it
+      cleaned_up = true;
+    }
+  }
+}
+
+/// The evicted page's room and file, if they were kept.
+Result<std::optional<PageWrite>> PageFiles::take_over(Evicted evicted, std::string_view key,
+                                                      std::uint64_t page_bytes) {
+  if (!evicted.reusable) return std::optional<PageWrite>();
+  PageWrite& write = *evicted.reusable;
+  if (Status reused = write.member->index().reuse(write.record, key, page_bytes); !reused) {
+    abandon(write);
+    return reused.error();
+  }
+  return std::optional(std::move(write));
+}
 
 // Freed blocks may take a moment to be counted as free, so it looks again a few times, and does not
 // throw everything away because of that.
@@ -117,7 +180,7 @@ Status PageFiles::make_room_on_disk(std::uint64_t file_size_bytes) {
       return {};
     }
     available = *free;
-    if (index_.num_pages() == 0) break;
+    if (member()->index().num_pages() == 0) break;
     if (Status evicted = evict_bytes(needed - available); !evicted) return evicted;
   }
   return make_error(ErrorCode::out_of_capacity,
@@ -130,121 +193,174 @@ Status PageFiles::make_more_room(std::uint64_t page_bytes) {
 }
 
 Status PageFiles::evict_bytes(std::uint64_t file_size_bytes) {
-  spares_.remove_all();
+  const std::shared_ptr<Membership> now = member();
   for (std::uint64_t freed = 0; freed < file_size_bytes;) {
-    const auto evicted = evict_oldest(Fate::removed);
+    const auto evicted = evict_oldest(now, std::nullopt, 0);
     if (!evicted) return evicted.error();
     if (!evicted->has_value()) break;
-    freed += **evicted;
+    freed += (*evicted)->file_bytes;
   }
   return {};
 }
 
-Result<std::optional<std::uint64_t>> PageFiles::evict_oldest(Fate fate) {
-  while (const std::optional<std::string> key = index_.oldest()) {
-    auto removed = remove_file(*key, fate);
+Result<std::optional<PageFiles::Evicted>> PageFiles::evict_oldest(
+    const std::shared_ptr<Membership>& member, std::optional<std::uint64_t> reuse_bytes,
+    int flags) {
+  while (const std::optional<std::string> key = member->index().oldest()) {
+    auto removed = remove_file(member, *key, reuse_bytes, flags);
     if (!removed) return removed;
-    if (!removed->has_value()) continue;  // another thread was faster
+    if (!removed->has_value()) continue;  // another thread or process was faster
     ++evicted_;
     return removed;
   }
-  return std::optional<std::uint64_t>();
+  return std::optional<Evicted>();
 }
 
-// ---- Files.
+// ---- Writing.
 
-PageFiles::KeyLock& PageFiles::lock_of(std::string_view key) {
-  return key_locks_[std::hash<std::string_view>()(key) % key_locks_.size()];
-}
-
-Result<Fd> PageFiles::create(std::string& path, std::uint64_t page_bytes, int flags) {
-  if (Fd spare = spares_.take(file_bytes(page_bytes), flags, path); spare.ok()) return spare;
-  bool made_again = false;
+/// not_found: its directory is gone.
+Status PageFiles::create_file(PageWrite& write, int flags) const {
   while (true) {
-    path = directory_.new_temporary();
-    Fd file = Fd::open(path, flags | O_WRONLY | O_CREAT | O_EXCL, kFileMode);
-    if (file.ok()) return file;
-    if (file.error() == EEXIST) continue;  // it could not be removed when the store was opened
-    if (file.error() != ENOENT || made_again)
-      return make_error(is_full(file.error()) ? ErrorCode::out_of_capacity : ErrorCode::io_error,
-                        "cannot create {}: {}", path, errno_text(file.error()));
-    if (Status made = make_again(); !made) return made.error();
-    made_again = true;
+    write.path = write.member->new_temporary();
+    write.file = Fd::open(write.path, flags | O_WRONLY | O_CREAT | O_EXCL, kFileMode);
+    if (write.file.ok()) return {};
+    const int why = write.file.error();
+    if (why == EEXIST) continue;  // it could not be removed when the store was opened
+    return make_error(is_full(why)    ? ErrorCode::out_of_capacity
+                      : why == ENOENT ? ErrorCode::not_found
+                                      : ErrorCode::io_error,
+                      "cannot create {}: {}", write.path, errno_text(why));
   }
 }
 
-Status PageFiles::make_again() {
-  const std::lock_guard lock(making_again_);
-  if (directory_.lost()) index_.clear();
-  return directory_.lock_and_make();
-}
-
-Status PageFiles::commit(const std::string& temporary, std::string_view key,
-                         std::uint64_t page_bytes) {
+Status PageFiles::commit(PageWrite& write, std::string_view key) {
   const std::string path = directory_.path_of(key);
-  const std::lock_guard lock(lock_of(key).mutex);
-  int done = ::rename(temporary.c_str(), path.c_str());
+  FileIndex& index = write.member->index();
+  const Membership::KeyLock lock(*write.member, key);
+  if (index.contains(key)) {  // another thread or process put it meanwhile
+    abandon(write);
+    return {};
+  }
+  int done = ::rename(write.path.c_str(), path.c_str());
   if (done != 0 && errno == ENOENT && directory_.make_subdirectory(directory_of(key)).ok())
-    done = ::rename(temporary.c_str(), path.c_str());
+    done = ::rename(write.path.c_str(), path.c_str());
   if (done != 0)
-    return make_error(ErrorCode::io_error, "cannot rename {} to {}: {}", temporary, path,
+    return make_error(ErrorCode::io_error, "cannot rename {} to {}: {}", write.path, path,
                       errno_text(errno));
-  index_.insert_reserved(key, page_bytes, now_seconds());
+  Status committed = index.commit(write.record, now_seconds());
+  if (!committed) {
+    write.path = path;  // for abandon()
+    return committed;
+  }
+  write.record = kNoUnit;
+  write.path.clear();
   return {};
 }
 
+void PageFiles::abandon(PageWrite& write) {
+  write.file.close();
+  if (!write.path.empty()) ::unlink(write.path.c_str());
+  if (write.record != kNoUnit) write.member->index().end(write.record);
+  write.record = kNoUnit;
+  write.path.clear();
+}
+
+// ---- Removing.
+
 Status PageFiles::remove(std::string_view key) {
-  const auto removed = remove_file(key, Fate::removed);
+  const auto removed = remove_file(member(), key, std::nullopt, 0);
   return removed ? Status() : Status(removed.error());
 }
 
-Result<std::optional<std::uint64_t>> PageFiles::remove_file(std::string_view key, Fate fate) {
+Result<std::optional<PageFiles::Evicted>> PageFiles::remove_file(
+    const std::shared_ptr<Membership>& member, std::string_view key,
+    std::optional<std::uint64_t> reuse_bytes, int flags) {
   const std::string path = directory_.path_of(key);
-  KeyLock& key_lock = lock_of(key);
-  const std::lock_guard lock(key_lock.mutex);
-  const bool spare = fate == Fate::spare && key_lock.num_readers == 0 && make_spare(path, key);
-  if (!spare && ::unlink(path.c_str()) != 0 && !is_gone(errno))
-    return make_error(ErrorCode::io_error, "cannot remove {}: {}", path, errno_text(errno));
-  const std::optional<std::uint64_t> page_bytes = index_.erase(key);
-  if (!page_bytes) return std::optional<std::uint64_t>();
-  return std::optional(file_bytes(*page_bytes));
+  const Membership::KeyLock lock(*member, key);
+  const std::optional<FileIndex::Removal> removal = member->index().begin_remove(key);
+  if (!removal) return std::optional<Evicted>();
+  Evicted evicted{.file_bytes = file_bytes(removal->page_bytes)};
+  if (reuse_bytes == evicted.file_bytes && !lock.has_readers())
+    evicted.reusable = keep_file(member, path, evicted.file_bytes, flags);
+  if (evicted.reusable) {
+    evicted.reusable->record = removal->record;
+    return std::optional(std::move(evicted));
+  }
+  if (::unlink(path.c_str()) != 0 && !is_gone(errno)) {
+    const int why = errno;
+    // It is still there, and so is the page.
+    static_cast<void>(member->index().commit(removal->record, now_seconds()).ok());
+    return make_error(ErrorCode::io_error, "cannot remove {}: {}", path, errno_text(why));
+  }
+  member->index().end(removal->record);
+  return std::optional(std::move(evicted));
 }
 
-// Moved first: a file that is known as a spare may be written to at once.
-bool PageFiles::make_spare(const std::string& path, std::string_view key) {
-  const std::optional<std::uint64_t> page_bytes = index_.size_of(key);
-  const std::string to = directory_.new_temporary();
-  if (!page_bytes || ::rename(path.c_str(), to.c_str()) != 0) return false;
-  if (!spares_.add(to, file_bytes(*page_bytes))) ::unlink(to.c_str());
-  return true;
+/// Moved before it is written to. Somebody may have linked to the page to keep it, or cut it.
+std::optional<PageWrite> PageFiles::keep_file(const std::shared_ptr<Membership>& member,
+                                              const std::string& path,
+                                              std::uint64_t file_size_bytes, int flags) {
+  PageWrite write{.member = member, .path = member->new_temporary(), .is_reused = true};
+  if (::rename(path.c_str(), write.path.c_str()) != 0) return std::nullopt;
+  write.file = Fd::open(write.path, flags | O_WRONLY | O_NOFOLLOW);
+  struct stat info;
+  if (write.file.ok() && ::fstat(write.file.get(), &info) == 0 && info.st_nlink == 1 &&
+      static_cast<std::uint64_t>(info.st_size) == file_size_bytes)
+    return write;
+  write.file.close();
+  ::unlink(write.path.c_str());
+  return std::nullopt;
 }
 
-Fd PageFiles::open_page(std::string_view key, int flags) {
-  KeyLock& key_lock = lock_of(key);
-  const std::lock_guard lock(key_lock.mutex);
-  Fd file = Fd::open(directory_.path_of(key), O_RDONLY | O_NOFOLLOW | flags);
-  if (file.ok()) ++key_lock.num_readers;
-  return file;
+// ---- Reading.
+
+PageRead PageFiles::open_page(std::string_view key, int flags) {
+  PageRead read{.member = member()};
+  Membership::KeyLock lock(*read.member, key);
+  read.file = Fd::open(directory_.path_of(key), O_RDONLY | O_NOFOLLOW | flags);
+  if (read.file.ok()) lock.add_reader();
+  return read;
 }
 
-void PageFiles::done_reading(std::string_view key) {
-  KeyLock& key_lock = lock_of(key);
-  const std::lock_guard lock(key_lock.mutex);
-  --key_lock.num_readers;
+void PageFiles::done_reading(PageRead& read, std::string_view key) {
+  read.file.close();
+  read.member->done_reading(key);
+  read.member.reset();
 }
 
 void PageFiles::forget_if_gone(std::string_view key) {
-  const std::lock_guard lock(lock_of(key).mutex);
+  const std::shared_ptr<Membership> now = member();
+  const Membership::KeyLock lock(*now, key);
   struct stat info;
-  if (::stat(directory_.path_of(key).c_str(), &info) != 0 && is_gone(errno)) index_.erase(key);
+  if (::stat(directory_.path_of(key).c_str(), &info) == 0 || !is_gone(errno)) return;
+  if (const auto removal = now->index().begin_remove(key)) now->index().end(removal->record);
 }
 
-void PageFiles::set_aside_damaged(std::string_view key) {
-  const std::lock_guard lock(lock_of(key).mutex);
-  if (!index_.erase(key)) return;  // by another thread
+void PageFiles::set_aside_damaged(std::string_view key, const Fd& file) {
+  const std::shared_ptr<Membership> now = member();
+  const Membership::KeyLock lock(*now, key);
+  struct stat read, found;
+  if (::fstat(file.get(), &read) != 0 || ::lstat(directory_.path_of(key).c_str(), &found) != 0 ||
+      read.st_ino != found.st_ino)
+    return;
+  set_aside(*now, key);
+}
+
+void PageFiles::set_aside_other_size(std::string_view key, std::uint64_t page_bytes) {
+  const std::shared_ptr<Membership> now = member();
+  const Membership::KeyLock lock(*now, key);
+  const std::optional<std::uint64_t> found = now->index().size_of(key);
+  if (found && *found != page_bytes) set_aside(*now, key);
+}
+
+/// With the key's lock held.
+void PageFiles::set_aside(Membership& member, std::string_view key) {
+  const auto removal = member.index().begin_remove(key);
+  if (!removal) return;  // by another thread or process
   ++damaged_;
   // Where it cannot be moved it stays, and is not found: the next put goes over it.
   static_cast<void>(directory_.set_aside(directory_.path_of(key)).ok());
+  member.index().end(removal->record);
 }
 
 }  // namespace pando

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pages of a directory: their files and the index of them, kept in step. FileStore asks here
-// for a file to read or write and says what became of it; the bytes are moved elsewhere.
+// The pages of a directory: their files and the index of them, kept in step, for this process among
+// those that have the store open. FileStore asks here for a file to read or write and says what
+// became of it; the bytes are moved elsewhere.
 //
 // A file and its entry change together, under one of the locks that keys are spread over: a page
-// that was put is found until it is removed, evicted or set aside, whatever other threads do. Files
-// that vanish or are damaged behind our back are found when they are read. Calls may come from any
-// thread.
+// that was put is found until it is removed, evicted or set aside, whatever other threads and
+// processes do. Files that vanish or are damaged behind our back are found when they are read.
+//
+// A store that is full removes a page for each that it writes, and file systems make removing and
+// creating dear: ext4 took a millisecond for both, with 4 MiB pages. So the file of the page that
+// goes becomes the one of the page that comes, where they are equally long and nobody, in any
+// process, has it open or another link to it. It is moved to tmp/ before it is written to; who
+// looks for the old page meanwhile finds none.
+//
+// The capacity counts every file among the pages and in tmp/. Calls may come from any thread.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -16,87 +23,120 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "pando/result.h"
 #include "pando/store.h"
 #include "pando/store_backends.h"
 #include "store/file/fd.h"
-#include "store/file/file_index.h"
-#include "store/file/spare_files.h"
+#include "store/file/membership.h"
 #include "store/file/store_directory.h"
 
 namespace pando {
 
+/// A file being written: in tmp/, with room set aside for it.
+struct PageWrite {
+  std::shared_ptr<Membership> member = {};
+  RecordId record = kNoUnit;
+  Fd file = {};
+  std::string path = {};
+  bool is_reused = false;  ///< has its blocks already
+};
+
+/// A page's file, open for reading. !ok() of `file`: it could not be opened.
+struct PageRead {
+  std::shared_ptr<Membership> member = {};
+  Fd file = {};
+};
+
 class PageFiles {
  public:
-  /// Locks the directory, tidies it up and finds the pages in it.
+  /// Joins the processes that have the directory open; alone, tidies it up and finds the pages.
   static Result<std::unique_ptr<PageFiles>> open(const FileStoreOptions& options);
-  ~PageFiles() { spares_.remove_all(); }
 
-  FileIndex& index() { return index_; }
-  const FileIndex& index() const { return index_; }
-  StoreDirectory& directory() { return directory_; }
+  const StoreDirectory& directory() const { return directory_; }
+  /// Who we are now; another one after the directory or the index was replaced.
+  std::shared_ptr<Membership> member() const;
+
+  /// Before a call's pages: cleans up after dead processes, and joins anew where the directory or
+  /// the index was replaced; once a second at most.
+  void keep_up();
 
   /// Seconds since 1970.
   static std::uint32_t now_seconds();
   /// Sets the time of a file that was used to one later than all before.
   void stamp(const Fd& file);
 
-  /// Room for the page's file, by the capacity and on the file system; what was used least goes.
-  Status reserve(std::uint64_t page_bytes);
-  /// Gives up on a page for which there was room.
-  void unreserve(std::uint64_t page_bytes);
+  std::optional<FileIndex::Found> touch(std::string_view key);
+  bool contains(std::string_view key) { return member()->index().contains(key); }
+  std::vector<StoredPage> list_some(std::size_t& cursor);
+
+  /// Room for the page, by the capacity and on the file system (what was used least goes), and a
+  /// file for it. Makes the directory anew if it is gone. invalid_argument: the page is larger than
+  /// the capacity. out_of_capacity: there is no more to be had. Follow with commit() or abandon().
+  Result<PageWrite> begin_write(std::string_view key, std::uint64_t page_bytes, int flags);
   /// After the disk was full all the same: evicts twice what the page needs.
   Status make_more_room(std::uint64_t page_bytes);
-  /// A file in tmp/ to write the page to, and its path: that of an evicted page, or an empty one.
-  /// Makes the directory anew if it is gone. out_of_capacity: the file system takes no more.
-  Result<Fd> create(std::string& path, std::uint64_t page_bytes, int flags);
-  /// The file is whole: from now on it is the page's.
-  Status commit(const std::string& temporary, std::string_view key, std::uint64_t page_bytes);
+  /// The file is whole: from now on it is the page's, unless the page has come meanwhile. After an
+  /// error, abandon() it.
+  Status commit(PageWrite& write, std::string_view key);
+  /// Removes the file and gives its room back.
+  void abandon(PageWrite& write);
 
-  /// For reading; follow with done_reading(), when it is closed, unless it is !ok().
-  Fd open_page(std::string_view key, int flags);
-  void done_reading(std::string_view key);
+  /// For reading; follow with done_reading(), unless it is !ok().
+  PageRead open_page(std::string_view key, int flags);
+  void done_reading(PageRead& read, std::string_view key);
   /// Removes a page; it need not be there.
   Status remove(std::string_view key);
   /// A page's file could not be found: it is no page any more, unless it has come back.
   void forget_if_gone(std::string_view key);
-  /// A page's file is not what was written.
-  void set_aside_damaged(std::string_view key);
+  /// What was read from a page's file is not what was written. Does nothing if the page has another
+  /// file by now.
+  void set_aside_damaged(std::string_view key, const Fd& file);
+  /// The page is not as long as who asks for it thinks.
+  void set_aside_other_size(std::string_view key, std::uint64_t page_bytes);
 
   void add_stats(BackendStats& stats) const;
 
  private:
   PageFiles(const FileStoreOptions& options, StoreDirectory directory)
-      : min_free_bytes_(options.min_free_bytes),
-        directory_(std::move(directory)),
-        index_(options.capacity_bytes) {}
+      : capacity_bytes_(options.capacity_bytes),
+        min_free_bytes_(options.min_free_bytes),
+        directory_(std::move(directory)) {}
 
-  struct KeyLock {
-    std::mutex mutex;
-    std::size_t num_readers = 0;  // of files of all its keys
+  /// A page that went to make room: its file in tmp/ and its record, for a page as long.
+  struct Evicted {
+    std::uint64_t file_bytes = 0;
+    std::optional<PageWrite> reusable = {};
   };
-  enum class Fate { removed, spare };
-
-  KeyLock& lock_of(std::string_view key);
-  Status make_again();
-  /// The bytes that its file had; nothing: there was no page.
-  Result<std::optional<std::uint64_t>> remove_file(std::string_view key, Fate fate);
-  /// The bytes that are free now; nothing: there are no pages left.
-  Result<std::optional<std::uint64_t>> evict_oldest(Fate fate);
+  Status join_again(const std::shared_ptr<Membership>& old);
+  Result<PageWrite> find_room(const std::shared_ptr<Membership>& member, std::string_view key,
+                              std::uint64_t page_bytes, int flags);
+  Result<std::optional<PageWrite>> take_over(Evicted evicted, std::string_view key,
+                                             std::uint64_t page_bytes);
+  Status create_file(PageWrite& write, int flags) const;
+  /// With `reuse_bytes`, a file as long may be kept. Nothing: there was no page.
+  Result<std::optional<Evicted>> remove_file(const std::shared_ptr<Membership>& member,
+                                             std::string_view key,
+                                             std::optional<std::uint64_t> reuse_bytes, int flags);
+  /// Nothing: there are no pages left.
+  Result<std::optional<Evicted>> evict_oldest(const std::shared_ptr<Membership>& member,
+                                              std::optional<std::uint64_t> reuse_bytes, int flags);
   Status evict_bytes(std::uint64_t file_size_bytes);
   Status make_room_on_disk(std::uint64_t file_size_bytes);
-  bool make_spare(const std::string& path, std::string_view key);
-  void scan();
+  std::optional<PageWrite> keep_file(const std::shared_ptr<Membership>& member,
+                                     const std::string& path, std::uint64_t file_size_bytes,
+                                     int flags);
+  void set_aside(Membership& member, std::string_view key);
 
+  const std::uint64_t capacity_bytes_;
   const std::uint64_t min_free_bytes_;
   StoreDirectory directory_;
-  FileIndex index_;
-  SpareFiles spares_;
-  std::array<KeyLock, 256> key_locks_;
-  std::mutex making_again_;
+  mutable std::mutex mutex_;  // of the next
+  std::shared_ptr<Membership> member_;
+  std::mutex joining_;
+  std::atomic<std::int64_t> next_look_ns_ = 0;   // of keep_up(), by the steady clock
   std::atomic<std::int64_t> unasked_bytes_ = 0;  // may be written before asking what is free
-  std::atomic<std::int64_t> last_stamp_ns_ = 0;
   std::atomic<std::uint64_t> evicted_ = 0;
   std::atomic<std::uint64_t> damaged_ = 0;
   std::atomic<std::uint64_t> foreign_ = 0;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// StoreDirectory: names, the lock, and what the file system can do.
+// StoreDirectory: names, and what the file system can do.
 #include "store/file/store_directory.h"
 
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include <array>
-#include <csignal>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <random>
 
 #include "base/check.h"
 #include "base/hex.h"
+#include "store/file/fd.h"
 #include "store/file/page_file.h"
 
 namespace pando {
@@ -23,6 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kLockName = "pando.lock";
+constexpr std::string_view kIndexName = "pando.index";
+constexpr std::string_view kNewIndexName = "pando.index.new";
+constexpr std::string_view kMember = "member-";
 constexpr std::string_view kTemporaries = "tmp";
 constexpr std::string_view kSetAside = "set_aside";
 constexpr mode_t kDirectoryMode = 0755;
@@ -45,24 +48,16 @@ void for_each_name(const std::string& directory, Visit&& visit) {
     visit(it->path().filename().string());
 }
 
-/// Why it could not be locked. The number in it is that of the last who could write: where that
-/// process is gone, the lock is held by one that reads.
-Error lock_error(const Fd& lock, const std::string& root, int why) {
-  if (why != EWOULDBLOCK)
-    return make_error(ErrorCode::io_error, "cannot lock {}/{}: {}", root, kLockName,
-                      errno_text(why));
-  std::array<char, 32> text{};
-  const ssize_t n = ::pread(lock.get(), text.data(), text.size() - 1, 0);
-  const std::string_view holder(text.data(), n > 0 ? static_cast<std::size_t>(n) : 0);
-  const pid_t process = std::atoi(text.data());
-  if (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH)
-    return make_error(ErrorCode::in_use,
-                      "the file store in {} is being looked at by another process; expected to "
-                      "have it alone",
-                      root);
-  return make_error(ErrorCode::in_use,
-                    "the file store in {} is open already, in process {}; expected one at a time",
-                    root, holder);
+/// Of "member-7-0a1b2c3d".
+std::optional<std::uint32_t> member_number(std::string_view name) {
+  if (!name.starts_with(kMember)) return std::nullopt;
+  name.remove_prefix(kMember.size());
+  std::uint32_t number = 0;
+  const auto parsed = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (parsed.ec != std::errc() ||
+      !name.substr(static_cast<std::size_t>(parsed.ptr - name.data())).starts_with('-'))
+    return std::nullopt;
+  return number;
 }
 
 }  // namespace
@@ -78,17 +73,27 @@ Result<StoreDirectory> StoreDirectory::name(const std::string& path) {
   return StoreDirectory(std::move(root));
 }
 
-// ---- Making and locking.
+// ---- Making.
 
-Status StoreDirectory::lock_and_make() {
-  if (!lock_.ok() || lost()) {
-    std::error_code error;
-    fs::create_directories(root_, error);
-    if (error)
-      return make_error(ErrorCode::io_error, "cannot make the file store's directory {}: {}", root_,
-                        error.message());
-    if (Status locked = take_lock(); !locked) return locked;
-  }
+Status StoreDirectory::make_root() const {
+  std::error_code error;
+  fs::create_directories(root_, error);
+  if (error)
+    return make_error(ErrorCode::io_error, "cannot make the file store's directory {}: {}", root_,
+                      error.message());
+  struct stat info;
+  if (::stat(fmt::format("{}/{}", root_, kLockName).c_str(), &info) == 0) return {};
+  bool others = false;
+  for_each_name(root_, [&](const std::string& name) { others |= is_subdirectory_name(name); });
+  // Another process may have made it since the look at the lock.
+  if (!others || ::stat(fmt::format("{}/{}", root_, kLockName).c_str(), &info) == 0) return {};
+  return make_error(ErrorCode::invalid_argument,
+                    "{} has directories named like a file store's but no {}: expected a store, "
+                    "or a directory without them",
+                    root_, kLockName);
+}
+
+Status StoreDirectory::make_inside() const {
   for (const std::string_view name : {kTemporaries, kSetAside})
     if (Status made = make_directory(fmt::format("{}/{}", root_, name)); !made) return made;
   return {};
@@ -104,75 +109,49 @@ Status StoreDirectory::check_there() const {
   return {};
 }
 
-Status StoreDirectory::lock_existing() {
-  if (Status there = check_there(); !there) return there;
-  return lock_and_make();
-}
-
-Status StoreDirectory::lock_for_reading() {
-  if (Status there = check_there(); !there) return there;
-  const std::string path = fmt::format("{}/{}", root_, kLockName);
-  Fd lock = Fd::open(path, O_RDONLY);
-  if (!lock.ok())
-    return make_error(ErrorCode::io_error, "cannot open {}: {}", path, errno_text(lock.error()));
-  if (::flock(lock.get(), LOCK_SH | LOCK_NB) != 0) return lock_error(lock, root_, errno);
-  lock_ = std::move(lock);
-  return {};
-}
-
-Status StoreDirectory::take_lock() {
-  const std::string path = fmt::format("{}/{}", root_, kLockName);
-  struct stat info;
-  if (!lock_.ok() && ::stat(path.c_str(), &info) != 0) {
-    bool others = false;
-    for_each_name(root_, [&](const std::string& name) { others |= is_subdirectory_name(name); });
-    if (others)
-      return make_error(ErrorCode::invalid_argument,
-                        "{} has directories named like a file store's but no {}: expected a store, "
-                        "or a directory without them",
-                        root_, kLockName);
-  }
-  Fd lock = Fd::open(path, O_RDWR | O_CREAT, kFileMode);
-  if (!lock.ok())
-    return make_error(ErrorCode::io_error, "cannot open {}: {}", path, errno_text(lock.error()));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return lock_error(lock, root_, errno);
-  // The number is for messages only, so that it does not matter if it cannot be written.
-  const std::string number = std::to_string(::getpid());
-  if (::ftruncate(lock.get(), 0) == 0)
-    static_cast<void>(!::pwrite(lock.get(), number.data(), number.size(), 0));
-  lock_ = std::move(lock);
-  return {};
-}
-
 Status StoreDirectory::make_subdirectory(std::uint8_t number) {
   return make_directory(subdirectory(number));
 }
 
-bool StoreDirectory::lost() const {
-  struct stat held, found;
-  const std::string path = fmt::format("{}/{}", root_, kLockName);
-  if (::fstat(lock_.get(), &held) != 0 || ::stat(path.c_str(), &found) != 0) return true;
-  return held.st_dev != found.st_dev || held.st_ino != found.st_ino;
+Result<std::string> StoreDirectory::make_temporaries_of(std::uint32_t member) const {
+  std::random_device random;
+  std::string path = fmt::format("{}/{}{}-{:08x}", temporaries(), kMember, member, random());
+  if (Status made = make_directory(path); !made) return made.error();
+  return path;
 }
 
-void StoreDirectory::remove_temporaries() {
-  const std::string directory = fmt::format("{}/{}", root_, kTemporaries);
-  for_each_name(directory, [&](const std::string& name) {
-    ::unlink(fmt::format("{}/{}", directory, name).c_str());
-  });
+void StoreDirectory::remove_temporaries(const std::function<bool(std::uint32_t)>& is_dead) const {
+  std::vector<std::string> names;
+  for_each_name(temporaries(), [&](const std::string& name) { names.push_back(name); });
+  for (const std::string& name : names) {
+    const std::string path = fmt::format("{}/{}", temporaries(), name);
+    const std::optional<std::uint32_t> member = member_number(name);
+    if (!member) {
+      ::unlink(path.c_str());
+    } else if (is_dead(*member)) {
+      remove_with_files(path);
+    }
+  }
 }
 
 std::vector<std::string> StoreDirectory::foreign_names() const {
   std::vector<std::string> foreign;
   for_each_name(root_, [&](const std::string& name) {
-    const bool ours = name == kLockName || name == kTemporaries || name == kSetAside ||
-                      is_subdirectory_name(name);
+    const bool ours = name == kLockName || name == kIndexName || name == kNewIndexName ||
+                      name == kTemporaries || name == kSetAside || is_subdirectory_name(name);
     if (!ours) foreign.push_back(name);
   });
   return foreign;
 }
 
 // ---- Names.
+
+void StoreDirectory::remove_with_files(const std::string& directory) {
+  for_each_name(directory, [&](const std::string& name) {
+    ::unlink(fmt::format("{}/{}", directory, name).c_str());
+  });
+  ::rmdir(directory.c_str());
+}
 
 std::string StoreDirectory::subdirectory(std::uint8_t number) const {
   return fmt::format("{}/{:02x}", root_, number);
@@ -182,9 +161,7 @@ std::string StoreDirectory::path_of(std::string_view key) const {
   return fmt::format("{}/{:02x}/{}", root_, directory_of(key), key);
 }
 
-std::string StoreDirectory::new_temporary() {
-  return fmt::format("{}/{}/{}", root_, kTemporaries, num_names_.fetch_add(1));
-}
+std::string StoreDirectory::index_path() const { return fmt::format("{}/{}", root_, kIndexName); }
 
 std::string StoreDirectory::temporaries() const {
   return fmt::format("{}/{}", root_, kTemporaries);
@@ -200,8 +177,8 @@ Result<std::string> StoreDirectory::set_aside(const std::string& path) {
   while (true) {
     const std::string to = fmt::format("{}/{}/{}.{}", root_, kSetAside, num_names_++, name);
     int done = ::renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
-    if (done != 0 && errno == EEXIST) continue;  // from a process before
-    // Where the file system cannot refuse to replace, look first: nobody else moves files here.
+    if (done != 0 && errno == EEXIST) continue;  // another process had the number
+    // Where the file system cannot refuse to replace, look first.
     if (done != 0 && errno == EINVAL) {
       if (::access(to.c_str(), F_OK) == 0) continue;
       done = ::rename(path.c_str(), to.c_str());
@@ -219,9 +196,8 @@ std::optional<std::uint64_t> StoreDirectory::free_bytes() const {
   return std::uint64_t{info.f_bavail} * info.f_frsize;
 }
 
-std::optional<std::size_t> StoreDirectory::probe_direct() {
+std::optional<std::size_t> StoreDirectory::probe_direct(const std::string& path) {
   constexpr std::size_t kSectorBytes = 512;
-  const std::string path = new_temporary();
   const Fd fd = Fd::open(path, O_RDWR | O_CREAT | O_EXCL | O_DIRECT, kFileMode);
   // Some file systems refuse the flag only after the file is there.
   ::unlink(path.c_str());

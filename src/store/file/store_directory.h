@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of a file store and everything in it that is not a page:
+// The directory of a file store and the names of everything in it:
 //
-//     pando.lock      held by the process that has it open, with its number inside
+//     pando.lock      who has it open (lock_file.h)
+//     pando.index     the pages, for all who have it open (file_index.h)
 //     00/ ... ff/     the pages' files, each named by its key
-//     tmp/            files being written; they are renamed when they are whole
+//     tmp/member-N-X/ files that member N writes, renamed when they are whole; X is never the same,
+//                     so that who has lost the directory and its number does not write here
 //     set_aside/      what was found damaged, or is not ours; nothing in it is ever removed
 //
-// PageFiles is above it. Calls may come from any thread, except lock_and_make(), which PageFiles
-// calls one at a time.
+// Membership and PageFiles are above it. Calls may come from any thread, and other processes do the
+// same meanwhile.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "pando/result.h"
-#include "store/file/fd.h"
 
 namespace pando {
 
@@ -28,22 +30,18 @@ class StoreDirectory {
   /// The path becomes absolute. Nothing is touched.
   static Result<StoreDirectory> name(const std::string& path);
   StoreDirectory(StoreDirectory&& other) noexcept
-      : root_(std::move(other.root_)),
-        lock_(std::move(other.lock_)),
-        num_names_(other.num_names_.load()) {}
+      : root_(std::move(other.root_)), num_names_(other.num_names_.load()) {}
 
-  /// Makes what is not there and locks it, unless it is locked already. in_use: another process has
-  /// it. Refuses a directory that has some of 00 ... ff but was never a store.
-  Status lock_and_make();
-  /// For others than the store itself: nothing is made or written, and others may read as well.
-  /// not_found: there is no store. in_use: a process has it open.
-  Status lock_for_reading();
-  /// lock_and_make() of a store that is there; not_found: there is none.
-  Status lock_existing();
-  /// The directory that was locked is no longer the one under this path.
-  bool lost() const;
-  /// What processes before left in tmp/.
-  void remove_temporaries();
+  /// Makes the directory if it is not there. Refuses one that has some of 00 ... ff but was never a
+  /// store.
+  Status make_root() const;
+  /// What is in it, but for the locks, the index and the pages.
+  Status make_inside() const;
+  /// not_found: there is no store.
+  Status check_there() const;
+
+  /// A directory and the files in it.
+  static void remove_with_files(const std::string& directory);
   /// Names of entries beside our own, which are left alone.
   std::vector<std::string> foreign_names() const;
 
@@ -52,7 +50,12 @@ class StoreDirectory {
   /// They are made when first needed: 256 at once can take a second where many were removed lately.
   Status make_subdirectory(std::uint8_t number);
   std::string path_of(std::string_view key) const;
-  std::string new_temporary();
+  std::string index_path() const;
+  /// A directory of its own for a member's files; says where.
+  Result<std::string> make_temporaries_of(std::uint32_t member) const;
+  /// Files and directories of members for which is_dead(member) is true, and of versions that had
+  /// no members.
+  void remove_temporaries(const std::function<bool(std::uint32_t)>& is_dead) const;
   /// Moves a file or whatever it is to set_aside/, under its name behind a number; says where to.
   Result<std::string> set_aside(const std::string& path);
   std::string temporaries() const;     ///< the directory of these
@@ -61,17 +64,13 @@ class StoreDirectory {
   std::optional<std::uint64_t> free_bytes() const;
 
   /// What addresses and lengths must be multiples of for I/O past the page cache; nothing where the
-  /// file system does not have it. Writes and removes a file.
-  std::optional<std::size_t> probe_direct();
+  /// file system does not have it. Writes and removes this file.
+  static std::optional<std::size_t> probe_direct(const std::string& file);
 
  private:
   explicit StoreDirectory(std::string root) : root_(std::move(root)) {}
-  Status take_lock();
-  Status check_there() const;
-
   std::string root_;
-  Fd lock_;
-  std::atomic<std::uint64_t> num_names_ = 0;  // handed out
+  std::atomic<std::uint64_t> num_names_ = 0;  // of what was set aside
 };
 
 }  // namespace pando
