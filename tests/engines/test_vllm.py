@@ -410,11 +410,7 @@ def test_a_directory_that_cannot_be_had_is_refused_at_the_start(place: str) -> N
     "transfer",
     [
         pytest.param(FS, id="fs"),
-        pytest.param(
-            FILE,
-            id="file",
-            marks=pytest.mark.xfail(reason="a file store belongs to one process", strict=True),
-        ),
+        pytest.param(FILE, id="file"),
         pytest.param(REDIS, id="redis"),
     ],
 )
