@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 #include <map>
 #include <thread>
@@ -20,7 +21,7 @@ constexpr std::uint64_t kEndless = std::uint64_t{1} << 40;
 
 /// Members below the number live.
 struct Living final : Liveness {
-  std::uint32_t num = 2;
+  std::atomic<std::uint32_t> num = 2;
   bool is_alive(std::uint32_t member) const override { return member < num; }
 };
 

@@ -12,8 +12,9 @@
 //
 // Cost: 64 bytes a page and 4 to 8 of buckets, whatever the length of its key (packed_key.h): a
 // terabyte of 1 MiB pages is about 70 MB. Every call takes the one lock and changes a few dozen
-// words: 0.1 to 0.3 µs. A holder that dies is noticed by who waits within 10 ms, and what it had
-// begun is undone from the log: the index is as before its call. Nothing is read from the disk.
+// words: with 100 000 pages 0.5 µs to find one, 0.7 to use it, 1.4 for a new one. A holder that
+// dies is noticed by who waits within 10 ms, and what it had begun is undone from the log: the
+// index is as before its call. Nothing is read from the disk.
 //
 // What is read from the mapping is checked before it is followed. Where it leads nowhere the index
 // is broken for all members: calls find nothing and change nothing, and they make a new one from

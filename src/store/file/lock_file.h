@@ -3,8 +3,9 @@
 // when its process dies, however it dies; no process numbers are compared.
 //
 // The whole file (flock): shared by every member and by those who only look; exclusive for who must
-// be alone (a tool that changes files, a store on a file system that cannot be shared, and Pando
-// before 0.2, which so refuses a store that members have open, and the other way round). Single
+// be alone (a tool that changes files, a store on a file system that cannot be shared, and versions
+// of Pando that knew no members, which so refuse a store that members have open, and the other way
+// round). Single
 // bytes (open file description locks): one of each member, one of who opens or rebuilds, one of who
 // cleans up.
 //

@@ -9,8 +9,8 @@
 // follow. Here the holder is a member's number, which the kernel guards (lock_file.h), and any
 // number that nobody has is a dead holder.
 //
-// One object per process and word. Not held: 13 ns to take and give back; a file lock takes 900.
-// Calls may come from any thread.
+// One object per process and word. Free, it takes 11 ns to take and give back; a file lock, which
+// the kernel would release by itself, 2 µs. Calls may come from any thread.
 #pragma once
 
 #include <atomic>
