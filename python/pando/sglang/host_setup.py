@@ -187,8 +187,8 @@ def _storage_arguments(context: Any) -> dict[str, Any] | None:
 def storage_settings(
     backend: str, config: str | None, scope: pando.StoreScope
 ) -> str | dict[str, Any]:
-    """Settings of a store as the library reads them: a JSON text, or @ and a file's name. Files are
-    opened by one process, so each tensor-parallel rank has a folder of its own."""
+    """Settings of a store as the library reads them: a JSON text, or @ and a file's name. Each
+    tensor-parallel rank has a folder of its own, with the capacity given."""
     if config and config.startswith("@"):
         return config
     settings: dict[str, Any] = json.loads(config) if config else {}
