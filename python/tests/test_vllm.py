@@ -317,6 +317,17 @@ def test_a_chunk_goes_to_the_store_and_comes_back() -> None:
     assert not tier.tier.has_pending_work()
 
 
+def test_an_answer_from_before_a_store_is_not_given() -> None:
+    """vLLM asks for more keys than it comes back for."""
+    tier = Tier(backend="memory")
+    assert tier.tier.lookup(key(1), None) is base.LookupResult.RETRY
+    tier.tier.on_schedule_end(None)
+    while tier.tier.has_pending_work():
+        list(tier.tier.get_finished_jobs())  # the answer is no, and nobody comes for it
+    tier.move([key(1)], [1], promotion=False)
+    assert tier.lookup(key(1)) == "HIT"
+
+
 def test_shutdown_lets_go_of_the_memory() -> None:
     tier = Tier(backend="memory")
     tier.move([key(1)], [1], promotion=False)

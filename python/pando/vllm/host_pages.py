@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ import pando
 
 _ASK_AT_ONCE = 128  # keys of one question
 _REMEMBERED = 65536  # answers that nobody has come back for
+_FRESH_S = 1.0  # after which an answer is asked for again: others may write to the store too
 _LONGEST_NAME = 96  # bytes of a scope in a key
 _T = TypeVar("_T")
 
@@ -71,7 +73,7 @@ class Questions:
         self._pages = pages
         self._new: dict[bytes, None] = {}  # to be asked
         self._asked: set[bytes] = set()
-        self._answers: dict[bytes, bool] = {}
+        self._answers: dict[bytes, tuple[bool, float]] = {}  # and when it was given
         self._calls: list[tuple[pando.StoreCall, list[bytes]]] = []
 
     @property
@@ -81,7 +83,9 @@ class Questions:
     def answer(self, key: bytes) -> bool | None:
         """None: not known yet; it will be asked. Whoever comes after an answer asks again."""
         if key in self._answers:
-            return self._answers.pop(key)
+            there, since = self._answers.pop(key)
+            if time.monotonic() - since < _FRESH_S:
+                return there
         if key not in self._asked:
             if key in self._new or len(self._new) >= _ASK_AT_ONCE:
                 self.ask()  # somebody waits
@@ -123,6 +127,11 @@ class Questions:
         """They are answered: the store has them."""
         self._remember((key, True) for key in keys)
 
+    def forget(self, keys: Iterable[bytes]) -> None:
+        """They were written meanwhile: what was answered before may be wrong."""
+        for key in keys:
+            self._answers.pop(key, None)
+
     def drain(self) -> None:
         """Forgets what was not asked yet, and waits for the rest."""
         self._new.clear()
@@ -130,7 +139,8 @@ class Questions:
             wait_for(call)
 
     def _remember(self, answers: Iterable[tuple[bytes, bool]]) -> None:
-        self._answers.update(answers)
+        now = time.monotonic()
+        self._answers.update((key, (there, now)) for key, there in answers)
         while len(self._answers) > _REMEMBERED:
             del self._answers[next(iter(self._answers))]
 

@@ -164,6 +164,8 @@ class PandoTier(SecondaryTierManager):  # type: ignore[misc, unused-ignore]
                 verb = "read" if job.is_promotion else "written"
                 kind = f"not {verb}, {outcome.name}"
                 self._troubles.add(kind, pages, reason_of(call, outcome))
+        if not job.is_promotion:
+            self._questions.forget(done)
         if done and not job.is_promotion and self._events is not None:
             self._events.append(
                 OffloadingEvent(
