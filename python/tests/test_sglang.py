@@ -773,14 +773,11 @@ def test_latent_buffers_are_adopted_and_unknown_ones_refused() -> None:
 
 def test_settings_of_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR", str(tmp_path))
-    alone = pando.StoreScope()
-    folder = str(tmp_path / "pando")
-    assert storage_settings("file", None, alone) == {"directory": folder}
-    assert storage_settings("memory", '{"hicache_storage_pass_prefix_keys": true}', alone) == {}
-    assert storage_settings("file", "@store.toml", alone) == "@store.toml"
-    second = pando.StoreScope(tp_rank=1, tp_size=2)
-    assert storage_settings("file", None, second) == {"directory": f"{folder}/rank-1-of-2"}
-    assert storage_settings("redis", None, second) == {}
+    assert storage_settings("file", None) == {"directory": str(tmp_path / "pando")}
+    assert storage_settings("file", '{"directory": "/kv"}') == {"directory": "/kv"}
+    assert storage_settings("memory", '{"hicache_storage_pass_prefix_keys": true}') == {}
+    assert storage_settings("file", "@store.toml") == "@store.toml"
+    assert storage_settings("redis", None) == {}
 
 
 # ---- Being found by SGLang ---------------------------------------------------------------------

@@ -252,9 +252,7 @@ class PandoHiCache(PandoPrefixCache):
             message = self._cache.attach_storage(
                 pando.StorageOptions(
                     backend=storage_backend,
-                    options=storage_settings(
-                        storage_backend, storage_backend_extra_config_json, scope
-                    ),
+                    options=storage_settings(storage_backend, storage_backend_extra_config_json),
                     scope=scope,
                     prefetch_policy=hicache_storage_prefetch_policy,
                     write_policy=hicache_write_policy,

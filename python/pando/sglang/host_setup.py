@@ -184,11 +184,9 @@ def _storage_arguments(context: Any) -> dict[str, Any] | None:
     }
 
 
-def storage_settings(
-    backend: str, config: str | None, scope: pando.StoreScope
-) -> str | dict[str, Any]:
-    """Settings of a store as the library reads them: a JSON text, or @ and a file's name. Each
-    tensor-parallel rank has a folder of its own, with the capacity given."""
+def storage_settings(backend: str, config: str | None) -> str | dict[str, Any]:
+    """Settings of a store as the library reads them: a JSON text, or @ and a file's name. The ranks of
+    a server, and other servers, share a directory of files."""
     if config and config.startswith("@"):
         return config
     settings: dict[str, Any] = json.loads(config) if config else {}
@@ -197,8 +195,5 @@ def storage_settings(
     if backend == "file":
         # Beside SGLang's own files, which have another format.
         base = os.environ.get("SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR", "/tmp/hicache")
-        directory = settings.get("directory", os.path.join(base, "pando"))
-        if scope.tp_size > 1:
-            directory = os.path.join(directory, f"rank-{scope.tp_rank}-of-{scope.tp_size}")
-        settings["directory"] = directory
+        settings.setdefault("directory", os.path.join(base, "pando"))
     return settings
