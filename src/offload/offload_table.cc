@@ -419,14 +419,16 @@ void OffloadTable::finish(OffloadRequest& request) {
 
 // What is ready or was evicted lately has been seen before; HazardBlocks calls the others fresh.
 void OffloadTable::Impl::learn(std::span<const Use> uses) {
-  const auto group_of = [](const Use& use) { return use.group; };
-  const auto main = std::ranges::equal_range(uses, main_group, {}, group_of);
+  const auto is_before = [this](const Use& use) { return use.group < main_group; };
+  const auto is_main = [this](const Use& use) { return use.group == main_group; };
   const auto is_fresh = [this](const Use& use) {
     const std::uint32_t i = keys.find_hash(use.hash);
     return i != 0 && hazard->is_fresh(PageId{i});
   };
-  const std::size_t length = main.size();
-  const auto seen = static_cast<std::size_t>(std::ranges::find_if(main, is_fresh) - main.begin());
+  const auto begin = std::partition_point(uses.begin(), uses.end(), is_before);
+  const auto end = std::partition_point(begin, uses.end(), is_main);
+  const auto length = static_cast<std::size_t>(end - begin);
+  const auto seen = static_cast<std::size_t>(std::find_if(begin, end, is_fresh) - begin);
   const std::size_t num_new = hazard->units_of(length - seen);
   if (length > 0) hazard->begin_request(length);
   for (std::size_t n = 0, depth = 0; n < uses.size(); ++n, ++depth) {
