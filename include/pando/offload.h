@@ -32,6 +32,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "pando/result.h"
@@ -73,13 +74,17 @@ class OffloadRequest {
     std::uint32_t depth;  // keys before it in its group
     bool reused;          // it was ready when the request came to it
   };
-  explicit OffloadRequest(std::uint64_t number) : number_(number) {}
-
   struct Chain {
     std::uint32_t group = 0;
     std::uint32_t length = 0;
     std::uint64_t last = 0;  // hash of the key at its end
   };
+  explicit OffloadRequest(std::uint64_t number) : number_(number) {}
+  Chain& chain_of(std::uint32_t group);
+  /// The use of this key, and whether it is the first: that one counts.
+  std::pair<const Use&, bool> add(std::uint64_t hash, const OffloadKey& key, bool reused);
+  /// All of them, by group and then from head to tail as far as ends are known; none are left.
+  std::vector<Use> take();
 
   std::uint64_t number_ = 0;
   std::vector<Use> uses_;      // each key once, in the order in which they came

@@ -69,12 +69,6 @@ void KeyTable::erase(std::uint32_t id) {
   --size_;
 }
 
-void KeyTable::clear() {
-  std::fill(places_.begin(), places_.end(), Place{});
-  for (Name& name : names_) name.used = false;
-  size_ = 0;
-}
-
 std::size_t KeyTable::memory_bytes() const {
   std::size_t bytes = places_.capacity() * sizeof(Place) + names_.capacity() * sizeof(Name);
   for (const Name& name : names_) bytes += name.bytes.capacity();

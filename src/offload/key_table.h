@@ -29,7 +29,6 @@ class KeyTable {
   /// Neither the id nor the bytes are in it.
   void insert(std::uint32_t id, std::string_view bytes, std::uint64_t hash);
   void erase(std::uint32_t id);
-  void clear();
 
   bool has(std::uint32_t id) const { return names_[id].used; }
   /// Of an id that is in it, or that was erased last.

@@ -112,7 +112,6 @@ struct OffloadTable::Impl {
 
   using Use = OffloadRequest::Use;
   const Use& use(OffloadRequest& request, std::uint64_t hash, const OffloadKey& key, bool reused);
-  static OffloadRequest::Chain& chain_in(OffloadRequest& request, std::uint32_t group);
   std::uint32_t chain_of(std::uint32_t group) const {
     return group == main_group ? kMainChain : kOtherChain;
   }
@@ -267,11 +266,11 @@ std::vector<std::size_t> OffloadTable::end_write(std::span<const std::string_vie
     t.blocks[i].writing = false;
     --t.num_writing;
     ended.push_back(n);
-    if (!failed) {
+    if (failed) {
+      t.drop(i);
+    } else {
       t.list(i);
-      continue;
     }
-    t.drop(i);
   }
   return ended;
 }
@@ -336,7 +335,7 @@ Result<std::vector<std::string>> OffloadTable::evict(std::size_t num_blocks,
     if (const std::uint32_t i = t.find(key); i != 0 && t.may_go(t.blocks[i])) there.push_back(i);
   std::sort(there.begin(), there.end());
   there.erase(std::unique(there.begin(), there.end()), there.end());
-  const std::size_t wanted = t.num_free() + num_blocks;
+  const std::size_t wanted = t.num_free() + std::min(num_blocks, t.blocks.size());
   if (Status fits = t.check_room(wanted, there.size()); !fits) return fits.error();
   return t.evict_for(wanted, there);
 }
@@ -370,43 +369,22 @@ void OffloadTable::use(OffloadRequest& request, std::span<const OffloadKey> keys
   }
 }
 
-// The first time counts. What a request needs should not go because of what it adds itself, so a
-// policy that learns hears of it at once; lru hears when the request finishes, as vLLM's does.
+// What a request needs should not go because of what it adds itself, so a policy that learns hears
+// of it at once; lru hears when the request finishes, as vLLM's does.
 const OffloadRequest::Use& OffloadTable::Impl::use(OffloadRequest& request, std::uint64_t hash,
                                                    const OffloadKey& key, bool reused) {
-  const auto number = static_cast<std::uint32_t>(request.uses_.size());
-  const auto [place, is_new] = request.places_.emplace(hash, number);
-  if (!is_new) return request.uses_[place->second];
-  OffloadRequest::Chain& chain = chain_in(request, key.group);
-  request.uses_.push_back({hash, chain.last, key.end, key.group, chain.length, reused});
-  ++chain.length;
-  chain.last = hash;
-  if (hazard && reused) hazard->touch(PageId{keys.find_hash(hash)});
-  return request.uses_.back();
-}
-
-OffloadRequest::Chain& OffloadTable::Impl::chain_in(OffloadRequest& request, std::uint32_t group) {
-  for (OffloadRequest::Chain& chain : request.chains_)
-    if (chain.group == group) return chain;
-  return request.chains_.emplace_back(OffloadRequest::Chain{.group = group});
+  const auto [use, is_first] = request.add(hash, key, reused);
+  if (hazard && is_first && reused) hazard->touch(PageId{keys.find_hash(hash)});
+  return use;
 }
 
 // Head to tail over all groups, as far as ends are known, and the most recent is the head.
 void OffloadTable::finish(OffloadRequest& request) {
   Impl& t = *impl_;
-  std::vector<OffloadRequest::Use> uses = std::move(request.uses_);
-  request.uses_.clear();
-  request.chains_.clear();
-  request.places_.clear();
+  std::vector<OffloadRequest::Use> uses = request.take();
   if (request.number_ < t.first_request) return;
-  const auto has_end = [](const auto& use) { return use.end != 0; };
-  const bool by_end = std::all_of(uses.begin(), uses.end(), has_end);
-  const auto before = [by_end](const auto& a, const auto& b) {
-    return a.group != b.group ? a.group < b.group : by_end && a.end < b.end;
-  };
-  std::stable_sort(uses.begin(), uses.end(), before);
   if (t.hazard) t.learn(uses);
-  if (by_end)
+  if (std::all_of(uses.begin(), uses.end(), [](const auto& use) { return use.end != 0; }))
     std::stable_sort(uses.begin(), uses.end(),
                      [](const auto& a, const auto& b) { return a.end < b.end; });
   for (auto use = uses.rbegin(); use != uses.rend(); ++use) {
@@ -457,11 +435,10 @@ void OffloadTable::clear() {
   Impl& t = *impl_;
   for (std::uint32_t i = 1; i < t.blocks.size(); ++i) {
     if (!t.keys.has(i)) continue;
-    if (t.may_go(t.blocks[i])) t.order.erase(t.blocks[i].listed, i, t.tie(t.blocks[i]));
-    if (t.hazard) t.hazard->forgotten(PageId{i});
+    if (t.may_go(t.blocks[i])) t.unlist(i);
+    t.drop(i);
     t.blocks[i] = {};
   }
-  t.keys.clear();
   t.free.clear();
   t.next_new = 1;
   t.num_writing = 0;

@@ -172,6 +172,7 @@ TEST_F(OffloadTableTest, TouchAndEvict) {
   EXPECT_EQ(table->evictable_keys(), (Keys{"c", "a", "b"}));
   EXPECT_EQ(table->evict(2, views({"a"})).value(), (Keys{"c", "b"}));
   EXPECT_TRUE(fails(table->evict(2), ErrorCode::out_of_capacity, "1 may be evicted"));
+  EXPECT_TRUE(fails(table->evict(SIZE_MAX), ErrorCode::out_of_capacity, "1 may be evicted"));
 }
 
 TEST_F(OffloadTableTest, WhatIsForgottenIsAbsent) {
