@@ -3,17 +3,12 @@
 // files take on the disk.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/wait.h>
-
-#include <csignal>
-#include <cstdio>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "support/file_store_fixture.h"
+#include "support/piped_child.h"
 
 namespace pando::testing {
 
@@ -21,79 +16,40 @@ class ChildMember {
  public:
   /// `more`: further arguments.
   ChildMember(const std::string& directory, std::uint64_t capacity_bytes, bool uring,
-              std::vector<std::string> more = {}) {
-    int in[2], out[2];
-    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0)
-      throw std::runtime_error("no pipe");
-    std::vector<std::string> words = {PANDO_MEMBER, directory, std::to_string(capacity_bytes),
-                                      uring ? "uring" : "plain"};
-    words.insert(words.end(), more.begin(), more.end());
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::dup2(in[0], STDIN_FILENO);
-      ::dup2(out[1], STDOUT_FILENO);
-      ::execv(PANDO_MEMBER, arguments.data());
-      ::_exit(127);
-    }
-    ::close(in[0]);
-    ::close(out[1]);
-    in_ = ::fdopen(in[1], "w");
-    out_ = ::fdopen(out[0], "r");
-    first_line_ = line();
-  }
-  ~ChildMember() {
-    if (pid_ > 0) kill();
-    std::fclose(in_);
-    std::fclose(out_);
-  }
+              const std::vector<std::string>& more = {})
+      : child_(words(directory, capacity_bytes, uring, more)), first_line_(line()) {}
+  ~ChildMember() { kill(); }
   ChildMember(const ChildMember&) = delete;
   ChildMember& operator=(const ChildMember&) = delete;
 
   /// "ready", or why it could not open the store.
   const std::string& first_line() const { return first_line_; }
   std::string ask(const std::string& verb, std::uint64_t first = 0, std::uint64_t num = 0) {
-    std::fprintf(in_, "%s %llu %llu\n", verb.c_str(), static_cast<unsigned long long>(first),
-                 static_cast<unsigned long long>(num));
-    std::fflush(in_);
+    child_.tell(verb + " " + std::to_string(first) + " " + std::to_string(num));
     return line();
   }
   /// Empty: it has ended.
-  std::string line() {
-    char text[4096];
-    if (std::fgets(text, sizeof text, out_) == nullptr) return "";
-    std::string got(text);
-    if (got.ends_with('\n')) got.pop_back();
-    return got;
-  }
-  void send(int signal) { ::kill(pid_, signal); }
+  std::string line() { return child_.line(); }
+  void send(int signal) { child_.send(signal); }
   /// Does no more until it is told to go on.
   void stop() {
     send(SIGSTOP);
-    int status = 0;
-    ::waitpid(pid_, &status, WUNTRACED);
-    if (!WIFSTOPPED(status)) pid_ = 0;
+    has_ended_ = !WIFSTOPPED(child_.wait(WUNTRACED));
   }
   void go_on() { send(SIGCONT); }
-  bool has_ended() const { return pid_ == 0; }
+  bool has_ended() const { return has_ended_; }
   /// Whether it ran until then.
   bool kill() {
-    if (pid_ == 0) return false;
+    if (has_ended_) return false;
     send(SIGKILL);
-    int status = 0;
-    const bool killed = ::waitpid(pid_, &status, 0) == pid_ && WIFSIGNALED(status);
-    pid_ = 0;
-    return killed;
+    has_ended_ = true;
+    return WIFSIGNALED(child_.wait());
   }
   /// Closes the store and ends; its exit status.
   int quit() {
-    std::fprintf(in_, "quit 0 0\n");
-    std::fflush(in_);
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    pid_ = 0;
+    child_.tell("quit 0 0");
+    has_ended_ = true;
+    const int status = child_.wait();
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
   /// What it has said and nobody has read, after it has ended.
@@ -104,9 +60,16 @@ class ChildMember {
   }
 
  private:
-  pid_t pid_ = 0;
-  std::FILE* in_ = nullptr;
-  std::FILE* out_ = nullptr;
+  static std::vector<std::string> words(const std::string& directory, std::uint64_t capacity_bytes,
+                                        bool uring, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {PANDO_MEMBER, directory, std::to_string(capacity_bytes),
+                                      uring ? "uring" : "plain"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  PipedChild child_;
+  bool has_ended_ = false;
   std::string first_line_;
 };
 

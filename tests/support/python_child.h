@@ -4,15 +4,13 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "support/piped_child.h"
 
 namespace pando::testing {
 
@@ -26,45 +24,18 @@ inline bool python_has(const std::string& modules) {
 
 class PythonChild {
  public:
-  PythonChild(const std::string& program, const std::vector<std::string>& arguments) {
-    int to_child[2], from_child[2];
-    EXPECT_EQ(::pipe(to_child), 0);
-    EXPECT_EQ(::pipe(from_child), 0);
-    std::vector<std::string> words = {kPython, program};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::dup2(to_child[0], 0);
-      ::dup2(from_child[1], 1);
-      for (const int fd : {to_child[0], to_child[1], from_child[0], from_child[1]}) ::close(fd);
-      ::execv(kPython, argv.data());
-      ::_exit(127);
-    }
-    ::close(to_child[0]);
-    ::close(from_child[1]);
-    in_ = ::fdopen(to_child[1], "w");
-    out_ = ::fdopen(from_child[0], "r");
-  }
+  PythonChild(const std::string& program, const std::vector<std::string>& arguments)
+      : child_(words(program, arguments)) {}
   ~PythonChild() {
-    std::fclose(in_);
-    std::fclose(out_);
-    ::kill(pid_, SIGTERM);
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
+    child_.send(SIGTERM);
+    child_.wait();
   }
   PythonChild(const PythonChild&) = delete;
   PythonChild& operator=(const PythonChild&) = delete;
 
-  void tell(const std::string& line) {
-    std::fputs((line + "\n").c_str(), in_);
-    std::fflush(in_);
-  }
+  void tell(const std::string& line) { child_.tell(line); }
   nlohmann::json answer() {
-    std::string line;
-    for (int c; (c = std::fgetc(out_)) != EOF && c != '\n';) line += static_cast<char>(c);
+    const std::string line = child_.line();
     nlohmann::json value = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     EXPECT_FALSE(value.is_discarded()) << "the child answered: " << line;
     return value;
@@ -75,9 +46,14 @@ class PythonChild {
   }
 
  private:
-  pid_t pid_ = -1;
-  std::FILE* in_ = nullptr;
-  std::FILE* out_ = nullptr;
+  static std::vector<std::string> words(const std::string& program,
+                                        const std::vector<std::string>& arguments) {
+    std::vector<std::string> words = {kPython, program};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return words;
+  }
+
+  PipedChild child_;
 };
 
 }  // namespace pando::testing
