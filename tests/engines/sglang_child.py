@@ -16,12 +16,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 import time
 from typing import Any
 
 from models import WINDOW, WINDOWED_LAYERS
-from steps import Steps, write_result
+from steps import Steps, drive
 
 ENGINE = {
     "device": "cpu",
@@ -116,17 +115,10 @@ class SglangSteps(Steps):
 
 
 def main() -> None:
-    with open(sys.argv[1]) as file:
-        spec = json.load(file)
     import sglang
 
-    began = time.monotonic()
-    engine = sglang.Engine(**ENGINE | spec["arguments"])
-    started = time.monotonic()
-    steps = SglangSteps(engine)
-    steps.take(spec["steps"])
-    write_result(sys.argv[2], steps, began, started, version=sglang.__version__)
-    engine.shutdown()
+    steps = drive(SglangSteps, lambda **more: sglang.Engine(**ENGINE | more), sglang.__version__)
+    steps.engine.shutdown()
 
 
 def give_llama_a_window() -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 
@@ -25,6 +27,9 @@ class Steps:
     def take(self, steps: list[tuple[str, dict[str, Any]]]) -> None:
         for name, keywords in steps:
             getattr(self, name)(**keywords)
+
+    def note(self) -> None:
+        """What else an engine can tell of itself, after the last step."""
 
     def generate(self, prompts: list[list[int]], new_tokens: int, ignore_eos: bool, **more: Any) -> Any:
         """For each prompt its length, how many of its tokens were cached, and the output."""
@@ -84,6 +89,21 @@ class Steps:
         for _ in range(rounds):
             for name in [*names, None]:
                 self.ask([prompt], 4, f"adapter {name}", adapter=name)
+
+
+def drive(kind: type[Steps], make: Callable[..., Any], version: str) -> Steps:
+    """What a child does: reads its spec, starts the engine, takes the steps, writes what came of
+    them. The engine still runs."""
+    with open(sys.argv[1]) as file:
+        spec = json.load(file)
+    began = time.monotonic()
+    engine = make(**spec["arguments"])
+    started = time.monotonic()
+    steps = kind(engine)
+    steps.take(spec["steps"])
+    steps.note()
+    write_result(sys.argv[2], steps, began, started, version=version)
+    return steps
 
 
 def write_result(path: str, steps: Steps, began: float, started: float, **more: Any) -> None:

@@ -208,7 +208,7 @@ def _run(version: str, configuration: Configuration, cache: str) -> Result:
 
 def _environment(version: str, configuration: Configuration, folder: Path) -> dict[str, str]:
     paths = [VERSIONS[version], os.environ["PANDO_PYTHONPATH"], str(HERE / "stubs"), str(HERE)]
-    environment = os.environ | {
+    environment = {
         "PYTHONPATH": ":".join(paths),
         "SGLANG_USE_CPU_ENGINE": "1",
         "SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE": "1",

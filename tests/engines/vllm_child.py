@@ -14,7 +14,6 @@ which imports this module again: what is at its end happens in both.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -22,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from steps import Steps, write_result
+from steps import Steps, drive, write_result
 
 ENGINE = {
     "dtype": "float32",  # bfloat16 wants instructions that not every machine has
@@ -38,6 +37,9 @@ LEAVING = "vllm_child: the engine is asked to end"  # splits the log
 
 class VllmSteps(Steps):
     """What can be done with an engine of vLLM beside asking it."""
+
+    def note(self) -> None:
+        self.notes["counters"] = counters(self.engine)
 
     def generate(
         self, prompts: list[list[int]], new_tokens: int, ignore_eos: bool
@@ -125,19 +127,11 @@ def counters(engine: Any) -> dict[str, float]:
 
 
 def main() -> None:
-    with open(sys.argv[1]) as file:
-        spec = json.load(file)
     import vllm
 
-    began = time.monotonic()
-    engine = vllm.LLM(**ENGINE | spec["arguments"])
-    started = time.monotonic()
-    steps = VllmSteps(engine)
-    steps.take(spec["steps"])
-    steps.notes["counters"] = counters(engine)
-    write_result(sys.argv[2], steps, began, started, version=vllm.__version__)
+    steps = drive(VllmSteps, lambda **more: vllm.LLM(**ENGINE | more), vllm.__version__)
     print(LEAVING, flush=True)
-    engine.llm_engine.engine_core.shutdown()
+    steps.engine.llm_engine.engine_core.shutdown()
 
 
 if __name__ in ("__main__", "__mp_main__"):
