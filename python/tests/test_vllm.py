@@ -141,7 +141,7 @@ class Requests:
 
 
 @pytest.fixture
-def lru_of_ours(monkeypatch: pytest.MonkeyPatch) -> str:
+def lru_of_ours() -> str:
     name = "pando-lru"
     if name not in CachePolicyFactory._registry:
         CachePolicyFactory.register_cache_policy(name, "pando.vllm.policies", "PandoCachePolicy")

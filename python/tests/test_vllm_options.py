@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pando.vllm import options
+from pando.vllm import options, plugin
 
 
 def test_nothing_need_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +52,18 @@ def test_a_store_makes_tiers() -> None:
             }
         ],
     }
+
+
+def test_another_vllm_is_told_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PANDO_VLLM_HOST_BYTES", "1")
+    monkeypatch.setattr(
+        plugin, "_FACTORIES", [("no.such.module", "Factory", "add", [("Name", "module", "class")])]
+    )
+    plugin.register()
+    assert "no no.such.module.Factory" in caplog.text
+    assert "Name cannot be chosen; expected vLLM 0.32" in caplog.text
 
 
 @pytest.mark.parametrize(
