@@ -69,6 +69,16 @@ TEST_F(FileStoreFault, ARemovedDirectoryIsMadeAgain) {
   EXPECT_EQ(stats().num_pages, 10u);
 }
 
+TEST_F(FileStoreFault, AStoreThatIsRemovedInPartIsStillOurs) {
+  open();
+  ASSERT_TRUE(put_pages(*store_, test_keys(0, 5)).all(PageOutcome::done));
+  fs::remove(fs::path(options_.directory) / "pando.lock");
+  fs::remove_all(fs::path(options_.directory) / "tmp");
+  const Outcomes outcomes = put_pages(*store_, test_keys(5, 5));
+  EXPECT_TRUE(outcomes.all(PageOutcome::done)) << outcomes.error;
+  EXPECT_TRUE(get_pages(*store_, test_keys(0, 10)).bytes_right);
+}
+
 TEST_F(FileStoreFault, ARemovedSubdirectoryIsMadeAgain) {
   open();
   ASSERT_TRUE(put_pages(*store_, test_keys(0, 1)).all(PageOutcome::done));

@@ -75,18 +75,24 @@ Result<StoreDirectory> StoreDirectory::name(const std::string& path) {
 
 // ---- Making.
 
-Status StoreDirectory::make_root() const {
+Status StoreDirectory::make_root() {
   std::error_code error;
   fs::create_directories(root_, error);
   if (error)
     return make_error(ErrorCode::io_error, "cannot make the file store's directory {}: {}", root_,
                       error.message());
-  struct stat info;
-  if (::stat(fmt::format("{}/{}", root_, kLockName).c_str(), &info) == 0) return {};
-  bool others = false;
-  for_each_name(root_, [&](const std::string& name) { others |= is_subdirectory_name(name); });
-  // Another process may have made it since the look at the lock.
-  if (!others || ::stat(fmt::format("{}/{}", root_, kLockName).c_str(), &info) == 0) return {};
+  const auto has_lock = [path = fmt::format("{}/{}", root_, kLockName)] {
+    struct stat info;
+    return ::stat(path.c_str(), &info) == 0;
+  };
+  const auto looks_like_a_store = [this] {
+    bool others = false;
+    for_each_name(root_, [&](const std::string& name) { others |= is_subdirectory_name(name); });
+    return others;
+  };
+  // Another process may have made the lock since the first look at it.
+  is_ours_ = is_ours_ || has_lock() || !looks_like_a_store() || has_lock();
+  if (is_ours_) return {};
   return make_error(ErrorCode::invalid_argument,
                     "{} has directories named like a file store's but no {}: expected a store, "
                     "or a directory without them",

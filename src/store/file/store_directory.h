@@ -30,11 +30,14 @@ class StoreDirectory {
   /// The path becomes absolute. Nothing is touched.
   static Result<StoreDirectory> name(const std::string& path);
   StoreDirectory(StoreDirectory&& other) noexcept
-      : root_(std::move(other.root_)), num_names_(other.num_names_.load()) {}
+      : root_(std::move(other.root_)),
+        is_ours_(other.is_ours_),
+        num_names_(other.num_names_.load()) {}
 
   /// Makes the directory if it is not there. Refuses one that has some of 00 ... ff but was never a
-  /// store.
-  Status make_root() const;
+  /// store; not after the first time: what somebody removes of ours may leave that behind. One call
+  /// at a time.
+  Status make_root();
   /// What is in it, but for the locks, the index and the pages.
   Status make_inside() const;
   /// not_found: there is no store.
@@ -70,6 +73,7 @@ class StoreDirectory {
  private:
   explicit StoreDirectory(std::string root) : root_(std::move(root)) {}
   std::string root_;
+  bool is_ours_ = false;                      // it was found to be a store, or was made
   std::atomic<std::uint64_t> num_names_ = 0;  // of what was set aside
 };
 
