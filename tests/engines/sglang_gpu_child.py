@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """One whole SGLang engine on a GPU, timed.
 
-    python sglang_gpu_child.py SPEC.json RESULT.json
+    python sglang_gpu_child.py SPEC.json
 
-The model has the shape of an 8B Llama and random weights from a seed; requests carry token ids. The
-spec: ``cache`` (stock or pando), ``mode`` (plain, host or file), ``page``, ``layout``, ``store`` (a
-folder), ``shape`` (8b or tiny), ``turns`` and ``bursts``. The workload is conversations over common
-system prompts that together are larger than the device:
+Started by gpu_sglang.py, which names the steps. The model has the shape of an 8B Llama and random
+weights from a seed; requests carry token ids. The spec: ``cache`` (stock or pando), ``mode`` (plain,
+host or file), ``page``, ``layout``, ``store`` (a folder) and ``shape`` (8b or tiny). The workload is
+conversations over common system prompts that together are larger than the device; the steps:
 
-- one request at a time, turn by turn, streamed: time to the first token, cached tokens, outputs;
-- all conversations at once: wall time of such a burst, and time to the first token in it;
-- 16 short prompts with long answers: tokens decoded per second.
+- ``warm``: a few requests that nothing is taken of;
+- ``turn``: the next turn of every conversation, one request at a time, streamed: time to the first
+  token, cached tokens, output of each;
+- ``burst``: the next turn of all conversations at once: its wall time, times to the first token;
+- ``decode``: 16 short prompts with long answers: tokens decoded per second.
 
 With PANDO_TIMES=FILE the scheduler writes how long each call of its cache took.
 """
@@ -25,6 +27,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
+import gpu_pair
 
 SHAPES = {
     "8b": {
@@ -104,14 +108,13 @@ def arguments(spec: dict[str, Any]) -> dict[str, Any]:
             "hicache_storage_prefetch_policy": "wait_complete",
         }
     if spec["cache"] == "pando":
-        chosen["radix_cache_backend"] = "pando"
+        chosen |= {"radix_cache_backend": "pando", "port": 34000}  # other ports are chosen near it
     return chosen
 
 
 class Workload:
-    def __init__(self, engine: Any, turns: int, bursts: int) -> None:
+    def __init__(self, engine: Any) -> None:
         self.engine = engine
-        self.turns, self.bursts = turns, bursts
         self.random = random.Random(5)
         systems = [self.tokens(SYSTEM_TOKENS) for _ in range(3)]
         self.conversations = [
@@ -137,25 +140,24 @@ class Workload:
             "output": list(last.get("output_ids") or [])[-new_tokens:],
         }
 
-    async def run(self) -> dict[str, Any]:
-        for warm_up in (300, 5000, 40):
-            await self.ask(self.tokens(warm_up))
-        return {
-            "serial": await self.one_by_one(),
-            "bursts": [await self.burst() for _ in range(self.bursts)],
-            "decode_tokens_per_s": await self.decode(),
-        }
+    async def step(self, name: str) -> Any:
+        return await {"warm": self.warm, "turn": self.turn, "burst": self.burst, "decode": self.decode}[name]()
 
-    async def one_by_one(self) -> list[dict[str, Any]]:
-        requests = []
-        for turn in range(self.turns):
-            for number, conversation in enumerate(self.conversations):
-                answer = await self.ask(conversation)
-                requests.append(answer | {"turn": turn})
-                self.conversations[number] = (
-                    conversation + answer["output"] + self.tokens(TURN_TOKENS)
-                )
-        return requests
+    async def warm(self) -> None:
+        """Two bursts of prompts that share nothing with the conversations, and one that decodes."""
+        for length in (300, 5000, 40):
+            await self.ask(self.tokens(length))
+        for _ in range(2):
+            await asyncio.gather(*(self.ask(self.tokens(500)) for _ in range(CONVERSATIONS)))
+        await self.decode()
+
+    async def turn(self) -> list[dict[str, Any]]:
+        answers = []
+        for number, conversation in enumerate(self.conversations):
+            answer = await self.ask(conversation)
+            answers.append(answer)
+            self.conversations[number] = conversation + answer["output"] + self.tokens(TURN_TOKENS)
+        return answers
 
     async def burst(self) -> dict[str, Any]:
         began = time.perf_counter()
@@ -170,13 +172,9 @@ class Workload:
         }
 
     async def decode(self) -> float:
-        """The best of two, after one to warm up."""
-        rates = []
-        for _ in range(3):
-            began = time.perf_counter()
-            await asyncio.gather(*(self.ask(self.tokens(128), 256) for _ in range(16)))
-            rates.append(16 * 256 / (time.perf_counter() - began))
-        return max(rates[1:])
+        began = time.perf_counter()
+        await asyncio.gather(*(self.ask(self.tokens(128), 256) for _ in range(16)))
+        return 16 * 256 / (time.perf_counter() - began)
 
 
 def main() -> None:
@@ -184,13 +182,9 @@ def main() -> None:
     os.environ["SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"] = spec["store"]
     import sglang
 
-    began = time.perf_counter()
     engine = sglang.Engine(**arguments(spec))
-    start_s = time.perf_counter() - began
-    workload = Workload(engine, spec["turns"], spec["bursts"])
-    result = engine.loop.run_until_complete(workload.run())
-    result |= {"version": sglang.__version__, "start_s": start_s, "spec": spec}
-    Path(sys.argv[2]).write_text(json.dumps(result))
+    workload = Workload(engine)
+    gpu_pair.serve(lambda step: engine.loop.run_until_complete(workload.step(step)))
     engine.shutdown()
 
 
