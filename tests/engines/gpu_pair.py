@@ -96,6 +96,7 @@ def serve(answer: Callable[[str], Any]) -> None:
 def run_pair(script: Path, spec: dict[str, Any], steps: list[str]) -> dict[str, list[Any]]:
     """The answers of both, in the order of `steps`. Raises RuntimeError where one ended early."""
     answers: dict[str, list[Any]] = {"stock": [], "pando": []}
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
         folder = Path(name)
         children = []
@@ -106,6 +107,7 @@ def run_pair(script: Path, spec: dict[str, Any], steps: list[str]) -> dict[str, 
                 children.append(Child(script, own, folder))
             for child in children:
                 child.wait_ready()
+            print(f"both engines ready after {time.monotonic() - began:.0f} s", flush=True)
             for child in children:
                 child.stop()
             for number, step in enumerate(steps):
