@@ -81,9 +81,8 @@ class Forest {
     require(cache().num_nodes() == nodes - n, "leaves have gone");
     slots_.assign(n, std::vector<SlotId>(2 * kPage));
     for (std::size_t i = 0; i < n; ++i) {
-      Request request{.key = {oldest(i)}, .slots = slots_[i]};
-      require(cache().match(request.key, slots_[i])->length == kPage, "what is shared stays");
-      require(cache().allocate(request, kPage).ok(), "room");
+      require(cache().match({oldest(i)}, slots_[i])->length == kPage, "what is shared stays");
+      extend_slots(cache(), slots_[i], kPage);
     }
   }
   /// Inserts the i-th of those: that starts a backup.

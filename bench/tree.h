@@ -16,6 +16,14 @@
 
 namespace pando::bench {
 
+/// Room behind the first `from` slots of a sequence, by the call for batches.
+inline void extend_slots(PrefixCache& cache, std::span<SlotId> slots, std::size_t from) {
+  const std::size_t to = slots.size();
+  const SlotId last = from == 0 ? SlotId{0} : slots[from - 1];
+  require(cache.allocate_extend({&from, 1}, {&to, 1}, {&last, 1}, slots.subspan(from)).ok(),
+          "room for the sequence");
+}
+
 struct Tree {
   std::unique_ptr<PagedAllocator> allocator;
   std::unique_ptr<WindowAllocator> window_allocator;  // instead, with a window
@@ -37,6 +45,9 @@ struct Tree {
     }
   }
 
+  /// Room behind the first `from` slots of a sequence.
+  void extend(std::span<SlotId> slots, std::size_t from) { extend_slots(*cache, slots, from); }
+
   /// Inserts whole sequences; what is shared takes its slots from the tree. The window before
   /// `window_released` is given back first.
   void insert(std::span<const Token> tokens, std::size_t window_released = 0) {
@@ -44,9 +55,8 @@ struct Tree {
   }
   void insert(const Key& key, InsertOptions options) {
     std::vector<SlotId> slots(key.tokens.size());
-    Request request{.key = key, .slots = slots};
     options.owned_by_tree = cache->match(key, slots)->length;
-    require(cache->allocate(request, options.owned_by_tree).ok(), "room for the sequence");
+    extend(slots, options.owned_by_tree);
     require(cache->insert(key, slots, options).ok(), "insert");
   }
 };

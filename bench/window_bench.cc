@@ -22,17 +22,18 @@ class Batch {
   static constexpr std::size_t kStart = kWindow + kPage;
   static constexpr std::size_t kSteps = kLength - kStart - kRequests;
 
-  Batch() : tree_(kRequests * kLength, kPage, {.window = kWindow}), slots_(kRequests * kLength) {
-    require(tree_.window_allocator->alloc(slots_).ok(), "room for all requests");
+  Batch() : tree_(kRequests * kLength, kPage, {.window = kWindow}) {
+    const std::vector<Token> prompt = {1};
     for (std::size_t i = 0; i < kRequests; ++i) {
-      requests_.push_back(Request{.key = {}, .slots = slots(i)});
+      requests_.push_back(*tree_.cache->start(prompt));
+      require(tree_.cache->allocate(requests_.back(), kLength).ok(), "room for all requests");
       lengths_.push_back(kStart + i);
     }
     for (Request& request : requests_) pointers_.push_back(&request);
     require(step() > 0, "what is behind the window at first is given back");
   }
   ~Batch() {
-    for (Request& request : requests_) require(tree_.cache->finish(request).ok(), "finish");
+    for (Request& request : requests_) tree_.cache->abandon(request);
   }
 
   std::size_t step() {
@@ -46,19 +47,15 @@ class Batch {
     for (std::size_t i = 0; i < kRequests; ++i) {
       const std::size_t length = kStart + i + 1 + step;
       if (length % kPage != 0) continue;
-      const auto page =
-          slots_.begin() + static_cast<std::ptrdiff_t>(i * kLength + length - kWindow - kPage);
-      out.insert(out.end(), page, page + kPage);
+      const auto page = requests_[i].slots().subspan(length - kWindow - kPage, kPage);
+      out.insert(out.end(), page.begin(), page.end());
     }
     return out;
   }
   void free_window(std::span<const SlotId> slots) { tree_.window_allocator->free_window(slots); }
 
  private:
-  std::span<SlotId> slots(std::size_t i) { return std::span(slots_).subspan(i * kLength, kLength); }
-
   Tree tree_;
-  std::vector<SlotId> slots_;
   std::vector<Request> requests_;
   std::vector<Request*> pointers_;
   std::vector<std::size_t> lengths_;

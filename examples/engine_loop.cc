@@ -13,16 +13,13 @@ namespace {
 void forward(std::span<const pando::SlotId>, std::size_t, std::size_t) {}
 
 void serve(pando::PrefixCache& cache, const std::vector<pando::Token>& prompt, const char* who) {
-  std::vector<pando::SlotId> slots(prompt.size());
-  pando::Request request{.key = {prompt}, .slots = slots};
-
-  const pando::Match match = *cache.start(request);  // what is cached is locked and in `slots`
-  if (const pando::Status room = cache.allocate(request, match.length); !room) {
+  pando::Request request = *cache.start(prompt);  // what is cached is locked, and in its slots
+  const pando::Match& match = request.found();
+  if (const pando::Status room = cache.allocate(request); !room) {
     std::printf("%-6s refused: %s\n", who, room.error().message.c_str());
-    cache.finish(request, /*insert=*/false).value();
-    return;
+    return;  // the request gives back what it holds
   }
-  forward(slots, match.length, prompt.size());
+  forward(request.slots(), match.length, prompt.size());
   cache.finish(request).value();  // the tree takes whole pages, the rest goes back
   std::printf("%-6s %4zu of %4zu tokens from the cache (%s)\n", who, match.length, prompt.size(),
               std::string(to_string(match.end)).c_str());

@@ -11,13 +11,13 @@ def forward(slots: np.ndarray, start: int, end: int) -> None:
 
 
 def serve(cache: pando.PrefixCache, prompt: np.ndarray, who: str) -> None:
-    request = pando.Request(prompt)
-    match = cache.start(request)  # what is cached is locked and in request.slots
+    request = cache.start(prompt)  # what is cached is locked, and in request.slots
+    match = request.found
     try:
         cache.allocate(request)
     except pando.OutOfCapacity as error:
         print(f"{who:<6} refused: {error}")
-        cache.finish(request, insert=False)
+        cache.abandon(request)
         return
     forward(request.slots, match.length, len(prompt))
     cache.finish(request)  # the tree takes whole pages, the rest goes back

@@ -16,24 +16,22 @@ constexpr std::size_t kPage = 16;
 constexpr std::size_t kChunk = 64;
 
 void serve(pando::PrefixCache& cache, std::span<const pando::Token> prompt) {
-  std::vector<pando::SlotId> slots(prompt.size());
-  pando::Request request{.key = {prompt}, .slots = slots};
-  const pando::Match match = *cache.start(request);
+  pando::Request request = *cache.start(prompt);
+  const pando::Match match = request.found();
   if (match.snapshot) {
     // ... copy the snapshot's state to the request's own ...
-    request.lease.release_snapshot().value();
+    request.release_snapshot().value();
   }
   for (std::size_t done = match.length; done < prompt.size();) {
     const std::size_t next = std::min(done + kChunk, prompt.size());
-    request.slots = std::span(slots).first(next);
-    cache.allocate(request, done).value();
+    cache.allocate(request, next).value();
     // ... compute tokens [done, next); window layers write to WindowAllocator::translate(slots) ...
     done = next;
     cache.release_window(request, done).value();
   }
-  request.snapshot_length = prompt.size() / kPage * kPage;
-  request.snapshot = *cache.allocate_state();
-  // ... the state after that many tokens went to request.snapshot ...
+  const pando::StateSlot snapshot = *cache.allocate_state();
+  // ... the state after the last whole page goes to that slot ...
+  cache.set_snapshot(request, snapshot, prompt.size() / kPage * kPage).value();
   cache.finish(request).value();
   std::printf(
       "%4zu of %4zu tokens from the cache; now %zu tokens, %zu with a window, %zu snapshots\n",

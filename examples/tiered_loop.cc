@@ -52,11 +52,10 @@ struct Engine {
     while (!cache->prefetch_ready(prefetch.id)) step();
     const std::size_t fetched = cache->end_prefetch(prefetch.id);
 
-    std::vector<SlotId> of_tokens(tokens.size());
-    Request request{.key = {tokens}, .slots = of_tokens};
-    const Match match = *cache->start(request);
+    Request request = *cache->start(tokens);
+    const Match match = request.found();
     const LoadBack loaded = *cache->load_back(request);
-    cache->allocate(request, request.cached_length).value();
+    cache->allocate(request).value();
     // ... compute the rest; each layer's KvPool::key() waits for what is being loaded of it ...
     cache->finish(request).value();
     while (!cache->poll().idle) std::this_thread::yield();

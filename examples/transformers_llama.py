@@ -72,8 +72,8 @@ class PagedLlama:
 
     def cached(self, prompt: np.ndarray) -> tuple[torch.Tensor, int]:
         """The logits, and how many tokens did not have to be computed."""
-        request = pando.Request(prompt)
-        length = self.cache.start(request).length
+        request = self.cache.start(prompt)
+        length = request.cached_length
         try:
             self.cache.allocate(request)
             slots = torch.as_tensor(request.slots, device=self.device)
@@ -87,7 +87,7 @@ class PagedLlama:
                 for rows, computed in zip(planes, rows_of(past, layer)):
                     rows[slots[length:]] = computed[0, :, length:].transpose(0, 1)
         except BaseException:
-            self.cache.finish(request, insert=False)
+            self.cache.abandon(request)
             raise
         self.cache.finish(request)  # whole pages can be found from now on
         return logits, length

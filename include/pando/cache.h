@@ -3,8 +3,9 @@
 // prompt do I already hold, keep it there while I use it, give me room for the rest, take what I
 // computed. One radix tree over pages of tokens; it owns the slots of what it caches.
 //
-// Life of a request: start (match + lock + slots) -> allocate_extend -> forward -> checkpoint after
-// each chunk -> finish. docs/tour.md follows one through the files.
+// Life of a request: start (match, lock, slots) -> allocate -> forward -> checkpoint after each
+// chunk; append and allocate for each sampled token -> finish. docs/tour.md follows one through the
+// files.
 //
 // Hybrid models switch on components that a node may have beside its full-attention side: a window
 // (sliding-window layers) and a snapshot of state (recurrent layers). A match then ends where all
@@ -206,35 +207,62 @@ struct Inserted {
   }
 };
 
-/// When start() was called, and with how many tokens. Where there is an observer, for its eyes.
-struct RequestStart {
-  std::chrono::steady_clock::time_point at = {};
-  std::optional<std::size_t> prompt_length = {};
+struct RequestOptions {
+  std::string_view ns = {};  ///< where its tokens may be shared, see make_namespace()
+  std::int32_t priority = 0;
+  /// Ranges of the prompt, or of everything that the request will have (kToEnd), that are kept
+  /// longer once they are cached.
+  std::vector<RetentionRange> retention = {};
+  SessionId session = {};  ///< an open one
+  /// Tokens at the end of the prompt to compute even where they are cached. The logits of the last
+  /// token need one; SIZE_MAX looks nothing up, and computes everything again.
+  std::size_t recompute = 1;
 };
 
-/// A running request, as start, checkpoint and finish see it.
-struct Request {
-  Key key;                  ///< the tokens whose KV is computed, or about to be
-  std::span<SlotId> slots;  ///< one per token or more: extra ones are not computed yet
-  std::int32_t priority = 0;
-  /// Parts of the prompt, or of all that the request will have (kToEnd); given to the tree with
-  /// what is cached of them.
-  std::vector<RetentionRange> retention = {};
-  SessionId session = {};          ///< an open one
-  std::size_t widened_ranges = 0;  ///< of the retention: by checkpoint() and finish()
+/// A running request: its tokens, the slots where their KV lives, and what of them the tree holds
+/// for it. Made by PrefixCache::start(). Each of its slots has one owner: the tree before
+/// cached_length(), the request from there on. finish() and abandon() give everything back, and so
+/// does its destructor, as abandon() would. Move-only; must not outlive its cache while it runs.
+class [[nodiscard]] Request {
+ public:
+  Request();
+  Request(Request&& other) noexcept;
+  Request& operator=(Request&& other) noexcept;
+  ~Request();
 
-  std::size_t cached_length = 0;  ///< slots[0, cached_length) are the tree's, held by `lease`
-  Lease lease = {};
+  /// Whether it holds anything: from start() until finish() or abandon().
+  bool is_running() const;
+  std::span<const Token> tokens() const;
+  std::string_view ns() const;
+  /// More tokens, as they are sampled. Refused if one of them is negative.
+  Status append(std::span<const Token> tokens);
+  Status append(Token token) { return append({&token, 1}); }
 
-  /// Window component: own slots before this have given back their window side (release_window).
-  std::size_t window_released = 0;
-  /// State component: the state after `snapshot_length` tokens (whole pages), for checkpoint or
-  /// finish to give to the tree: what is cached ends there. Set both when it is taken, so that
-  /// release_window spares the window before it.
-  StateSlot snapshot = {};
-  std::size_t snapshot_length = 0;
+  /// What start() found: its `length`, what the host has, a partly matched page, a snapshot.
+  const Match& found() const;
+  /// Of the first tokens, as many as have room: slots()[i] is where the KV of token i lives.
+  std::span<const SlotId> slots() const;
+  /// Slots before this are the tree's, and held for this request.
+  std::size_t cached_length() const;
+  /// Window component: own slots before this have given back their window side.
+  std::size_t window_released() const;
+  /// State component: what set_snapshot() was told and checkpoint() has not yet taken.
+  StateSlot snapshot() const;
+  std::size_t snapshot_length() const;
+  /// How many ranges of the retention began or ended inside a page, and were widened to whole ones:
+  /// by the last checkpoint(), or by finish().
+  std::size_t widened_ranges() const;
 
-  RequestStart started = {};  ///< by start()
+  /// Lets go of the partly matched page, once its rows are copied.
+  void release_partial();
+  /// Lets go of the matched snapshot, once it is copied. An error if there is none (any more).
+  Status release_snapshot();
+
+ private:
+  friend class PrefixCache;
+  struct Impl;
+  explicit Request(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 /// Takes slots that the cache lets go of. Must not call back into the cache.
@@ -337,7 +365,7 @@ class PrefixCache {
   /// reads through the pools' gates wait for them.
   Result<LoadBack> load_back(Lease& lease, std::span<SlotId> slots,
                              const LoadBackOptions& options = {});
-  /// The same for a request that has started: cached_length grows.
+  /// The same for a running request, before allocate(): cached_length() grows.
   Result<LoadBack> load_back(Request& request, const LoadBackOptions& options = {});
 
   /// Applies what copies have finished since the last call. Cheap when nothing is under way; an
@@ -370,17 +398,30 @@ class PrefixCache {
   /// Drops the least valuable of what is on the host only. In whole pages.
   EvictResult evict_host(std::size_t num_tokens);
 
-  /// For a request that holds nothing yet: matches (leaving at least one token to compute), locks,
-  /// and writes the slots of what is cached.
-  Result<Match> start(Request& request);
-  /// Room for tokens [from, slots.size()) of the request; evicts exactly what is missing. All or
-  /// nothing. Batches go through allocate_extend / allocate_decode below.
-  Status allocate(Request& request, std::size_t from);
-  /// Inserts what is computed so far, swaps duplicate slots for the tree's, moves the lease.
-  Status checkpoint(Request& request, bool chunked = false);
-  /// Inserts (or not), frees duplicates, the tail and a snapshot that was not taken, drops the
-  /// lease. The request holds nothing.
-  Status finish(Request& request, bool insert = true);
+  /// A request for these tokens: matches, locks, and has the slots of what is cached. The tokens
+  /// are copied.
+  Result<Request> start(std::span<const Token> tokens, const RequestOptions& options = {});
+  /// Room for its first `num_tokens` tokens, or for all; there may be more of them than tokens, for
+  /// those to come. Evicts exactly what is missing. All or nothing; nothing where there is room.
+  Status allocate(Request& request, std::optional<std::size_t> num_tokens = {});
+  /// For a cache on an engine's own slots, instead of allocate(): `slots` are those of the next
+  /// tokens, and the request's from now on.
+  Status give_slots(Request& request, std::span<const SlotId> slots);
+  /// The KV of the first `num_computed` tokens is in place (unless told: of all that have slots):
+  /// inserts them, swaps duplicate slots for the tree's, and holds the new end. `chunked`: a part
+  /// of a prefill, which does not count as a hit.
+  Status checkpoint(Request& request, std::optional<std::size_t> num_computed = {},
+                    bool chunked = false);
+  /// The same for the last time: inserts, and gives back duplicates, the tail and a snapshot that
+  /// was not taken. The request has its tokens left and holds nothing.
+  Status finish(Request& request, std::optional<std::size_t> num_computed = {});
+  /// Ends a request without inserting anything: gives back everything that is not the tree's.
+  void abandon(Request& request);
+
+  /// State component: `slot` is the state after `num_tokens` tokens, whole pages, for the next
+  /// checkpoint() or finish() to give to the tree; what is cached then ends there. The request owns
+  /// it. Say it when the state is taken, so that release_window() spares the window before it.
+  Status set_snapshot(Request& request, StateSlot slot, std::size_t num_tokens);
 
   /// With `num_tokens` computed, gives back the window side of the request's own slots that no
   /// token to come can see, in whole pages, and lets go of the lease's window once that lies
@@ -451,7 +492,8 @@ class PrefixCache {
   std::string dump() const;
   /// A hash of what ranks agree on: tokens, sides, holds and use of every node, not where they are.
   std::uint64_t digest() const;
-  /// Proves the invariants of the tree and that no slot has two owners. O(tree).
+  /// Proves the invariants of the tree, and that every slot of the tree and of the running requests
+  /// has one owner. O(tree and requests).
   Status check() const;
 
   /// Everything since the last call, or nothing of it. Adjacent events are merged.
@@ -462,36 +504,17 @@ class PrefixCache {
 
  private:
   friend class Lease;
+  friend class Request;
   struct Impl;
   explicit PrefixCache(std::unique_ptr<Impl> impl);
   void unlock(std::span<Lease::Hold* const> holds, NodeId* host_node);
 
   // The calls themselves. The public ones tell the observer of them.
-  Result<Match> quiet_match(const Key& key, std::span<SlotId> slots, SessionId session);
-  Result<Lease> quiet_lock(const Match& match);
-  Result<Inserted> quiet_insert(const Key& key, std::span<const SlotId> slots,
-                                const InsertOptions& options);
-  EvictResult quiet_evict(const EvictGoal& goal);
   EvictResult quiet_evict_host(std::size_t num_tokens);
   Result<LoadBack> quiet_load_back(Lease& lease, std::span<SlotId> slots,
                                    const LoadBackOptions& options);
   PollResult quiet_poll();
   Result<Prefetch> quiet_prefetch(const Key& key);
-  Result<Match> quiet_start(Request& request);
-  Status quiet_allocate(Request& request, std::size_t from);
-  Status quiet_allocate_extend(std::span<const std::size_t> prefix_lens,
-                               std::span<const std::size_t> seq_lens,
-                               std::span<const SlotId> last_slots, std::span<SlotId> out,
-                               std::string_view ns);
-  Status quiet_allocate_decode(std::span<const std::size_t> seq_lens,
-                               std::span<const SlotId> last_slots, std::span<SlotId> out,
-                               std::string_view ns);
-  Result<StateSlot> quiet_allocate_state();
-  Status quiet_checkpoint(Request& request, bool chunked);
-  Status quiet_finish(Request& request, bool insert);
-  Result<std::size_t> quiet_release_window(std::span<Request* const> requests,
-                                           std::span<const std::size_t> num_tokens);
-  Status quiet_reset();
 
   std::unique_ptr<Impl> impl_;
 };

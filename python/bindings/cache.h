@@ -65,12 +65,14 @@ class PyCache : public Guarded<PrefixCache> {
   const CacheOptions& options() const { return object->options(); }
   /// For destructors: at once if nothing is under way, else at the next call.
   void release_soon(Lease lease);
+  void abandon_soon(Request request);
 
  private:
   void release_late();
 
   std::mutex mutex_;
   std::vector<Lease> late_;
+  std::vector<Request> late_requests_;
   std::atomic<bool> has_late_ = false;
 };
 
@@ -100,39 +102,17 @@ class PyLease {
   std::size_t length_;
 };
 
-/// A request with tokens and slots of its own.
+/// A request and its cache, which it keeps alive while it runs. Lives in one place.
 class PyRequest {
  public:
-  PyRequest(TokensArg tokens, nb::handle slots, NamespaceArg ns, std::int32_t priority,
-            std::vector<RetentionRange> retention, SessionArg session);
+  PyRequest(nb::object cache, Request started)
+      : cache(std::move(cache)), request(std::move(started)) {}
   ~PyRequest();
   PyRequest(const PyRequest&) = delete;
   PyRequest& operator=(const PyRequest&) = delete;
 
-  /// The library's view: the first `length` tokens, and `num_slots` slots.
-  Request& view(std::size_t length, std::size_t num_slots);
-  Request& view() { return view(tokens.size(), num_slots); }
-  /// More tokens; room for their slots where the array is our own.
-  void append(std::span<const Token> more);
-  std::span<SlotId> slots() const { return slots_; }
-  nb::object slots_array() const { return array_; }
-  /// From start() on; a request works with one cache until it has finished.
-  void bind_to(nb::handle cache, const char* call);
-  void unbind();
-  bool is_bound() const { return !cache_.is_none(); }
-
-  std::vector<Token> tokens;
-  std::string ns;
-  std::size_t num_slots = 0;  ///< of `slots`, that the request has: from the front
+  nb::object cache;
   Request request;
-
- private:
-  void make_room(std::size_t size);
-
-  nb::object cache_ = nb::none();
-  nb::object array_;
-  std::span<SlotId> slots_;
-  bool owns_array_ = false;
 };
 
 /// What a key of the library is made of: both must outlive it.

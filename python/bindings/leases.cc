@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leases, and what becomes of those that Python forgets while the cache is in use elsewhere.
+// Leases, and what becomes of leases and requests that Python forgets while the cache is in use
+// elsewhere.
 #include "cache.h"
 #include "interpreter.h"
 
@@ -9,6 +10,7 @@ PyCache::~PyCache() {
   // Threads of the store may be waiting for the GIL.
   const nb::gil_scoped_release released;
   late_.clear();
+  late_requests_.clear();
   object.reset();
 }
 
@@ -23,11 +25,24 @@ void PyCache::release_soon(Lease lease) {
   has_late_ = true;
 }
 
+void PyCache::abandon_soon(Request request) {
+  if (guard->enter("abandon") == nullptr) {
+    object->abandon(request);
+    guard->leave();
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  late_requests_.push_back(std::move(request));
+  has_late_ = true;
+}
+
 void PyCache::release_late() {
   std::vector<Lease> late;
+  std::vector<Request> late_requests;
   {
     const std::lock_guard lock(mutex_);
     late.swap(late_);
+    late_requests.swap(late_requests_);
     has_late_ = false;
   }
 }

@@ -160,8 +160,7 @@ def test_errors_are_the_librarys_own() -> None:
 def test_a_window_may_be_smaller_than_a_page(window: int) -> None:
     slots = pando.WindowAllocator(512, 128, page_size=16)
     cache = pando.PrefixCache(slots, pando.CacheOptions(page_size=16, window=window))
-    request = pando.Request(np.arange(100))
-    cache.start(request)
+    request = cache.start(np.arange(100))
     for end in (48, 100):
         cache.allocate(request, end)
         cache.release_window(request, end)
@@ -186,20 +185,19 @@ def test_options_compose() -> None:
         remember_evicted=100,
     )
     assert (cache.options.window, cache.options.events) == (32, True)
-    request = pando.Request(np.arange(100))
-    cache.start(request)
+    request = cache.start(np.arange(100))
     for end in (48, 100):
         cache.allocate(request, end)
         cache.release_window(request, end)
-    request.snapshot_length = 96
-    request.snapshot = cache.allocate_state()
+    cache.set_snapshot(request, cache.allocate_state(), 96)
+    assert request.snapshot_length == 96 and request.snapshot
     cache.finish(request)
-    again = pando.Request(np.arange(100))
-    match = cache.start(again)
+    again = cache.start(np.arange(100))
+    match = again.found
     assert match.length == 96
     assert match.snapshot
     again.release_snapshot()
-    cache.finish(again, insert=False)
+    cache.abandon(again)
     cache.check()
     assert cache.sizes(pando.ComponentKind.state).total == 1
 
@@ -209,12 +207,12 @@ def test_options_compose() -> None:
 
 def test_a_request_grows_token_by_token() -> None:
     allocator, cache = make_cache(64, page_size=4)
-    request = pando.Request([1, 2, 3, 4, 5], priority=3)
-    assert cache.start(request).length == 0
+    request = cache.start([1, 2, 3, 4, 5], priority=3, ns="mine")
+    assert (request.found.length, request.ns, request.is_running) == (0, b"mine", True)
     cache.allocate(request, 3)
-    assert request.num_slots == 3
+    assert len(request.slots) == 3
     cache.allocate(request)
-    cache.checkpoint(request, length=4, chunked=True)
+    cache.checkpoint(request, 4, chunked=True)
     assert request.cached_length == 4
     for token in range(6, 30):
         request.append(token)
@@ -224,36 +222,50 @@ def test_a_request_grows_token_by_token() -> None:
     cache.finish(request)
     assert cache.sizes().total == 28
     assert allocator.available == 64 - 28
-    with pytest.raises(pando.InvalidArgument, match="not started"):
+    with pytest.raises(pando.StaleHandle, match="finish: the request has finished"):
         cache.finish(request)
+    assert not request.is_running and len(request) == 29
+    with pytest.raises(pando.InvalidArgument, match="append: token -1"):
+        request.append(-1)
 
 
-def test_a_request_with_the_callers_slots() -> None:
-    _, cache = make_cache(64, page_size=4)
-    slots = np.zeros(8, dtype=np.int64)
-    request = pando.Request([1, 2, 3, 4], slots=slots)
-    cache.start(request)
-    cache.allocate(request)
-    assert slots[:4].tolist() == [4, 5, 6, 7]
-    request.append([5, 6, 7, 8])
-    with pytest.raises(pando.InvalidArgument, match="room for 8 slots"):
-        request.append(9)
-    cache.allocate(request)
+def test_a_request_with_the_engines_slots() -> None:
+    freed: list[int] = []
+    slots = pando.EngineSlots(max_slots=64, free=lambda slots: freed.extend(slots.tolist()))
+    cache = pando.PrefixCache(slots, page_size=4)
+    request = cache.start([1, 2, 3, 4, 5, 6])
+    with pytest.raises(pando.Unavailable, match="engine's own slots"):
+        cache.allocate(request)
+    cache.give_slots(request, [8, 9, 10, 11, 12])
+    with pytest.raises(pando.InvalidArgument, match="give_slots: slot 64"):
+        cache.give_slots(request, [64])
+    cache.give_slots(request, np.array([13]))
+    assert request.slots.tolist() == [8, 9, 10, 11, 12, 13]
     cache.finish(request)
-    with pytest.raises(pando.InvalidArgument, match="one for each of 9 tokens"):
-        pando.Request(np.arange(9), slots=slots)
+    assert freed == [12, 13]
+    cache.check()
 
 
 def test_a_request_belongs_to_one_cache() -> None:
     _, cache = make_cache()
     _, other = make_cache()
-    request = pando.Request([1, 2])
-    cache.start(request)
-    with pytest.raises(pando.InvalidArgument, match="another cache"):
+    request = cache.start([1, 2])
+    with pytest.raises(pando.StaleHandle, match="another cache"):
         other.allocate(request)
-    with pytest.raises(pando.InvalidArgument, match="already"):
-        cache.start(request)
-    cache.finish(request, insert=False)
+    with pytest.raises(pando.InvalidArgument, match="another cache"):
+        other.abandon(request)
+    cache.abandon(request)
+    with pytest.raises(pando.StaleHandle, match="has finished"):
+        cache.allocate(request)
+
+
+def test_how_much_is_computed_again() -> None:
+    allocator, cache = make_cache()
+    cache.insert([1, 2, 3, 4], allocator.alloc(4))
+    for recompute, cached in ((0, 4), (1, 3), (3, 1), (9, 0), (None, 0)):
+        request = cache.start([1, 2, 3, 4], recompute=recompute)
+        assert request.cached_length == cached
+        cache.abandon(request)
 
 
 # Parts written in Python.
@@ -427,14 +439,14 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(key=keys)
     def start(self, key: list[int]) -> None:
-        request = pando.Request(key)
-        match = self.cache.start(request)
+        request = self.cache.start(key)
+        match = request.found
         limit = max(len(key) - 1, 0) // self.PAGE * self.PAGE
         assert request.slots[: match.length].tolist() == self.expected(key[:limit])
         try:
             self.cache.allocate(request)
         except pando.OutOfCapacity:
-            self.cache.finish(request, insert=False)
+            self.cache.abandon(request)
             self.forget_evicted()
             return
         self.forget_evicted()
@@ -445,8 +457,10 @@ class CacheMachine(RuleBasedStateMachine):
     def finish(self, insert: bool, data) -> None:
         request = self.requests.pop(data.draw(st.integers(0, len(self.requests) - 1)))
         key, slots = request.tokens.tolist(), request.slots.tolist()
-        self.cache.finish(request, insert=insert)
-        if insert:
+        if not insert:
+            self.cache.abandon(request)
+        else:
+            self.cache.finish(request)
             self.learn(key[: len(key) // self.PAGE * self.PAGE], slots)
 
     @rule(tokens=st.integers(0, 40))
@@ -471,7 +485,7 @@ class CacheMachine(RuleBasedStateMachine):
         owned = sorted(slot for page in held for slot in page)
         assert owned == sorted(self.cache.all_slots().tolist())
         own = sum(
-            -(-request.num_slots // self.PAGE) * self.PAGE - request.cached_length
+            -(-len(request.slots) // self.PAGE) * self.PAGE - request.cached_length
             for request in self.requests
         )
         assert self.allocator.available + len(owned) + own == self.TOKENS
@@ -480,7 +494,7 @@ class CacheMachine(RuleBasedStateMachine):
         for lease, _ in self.leases:
             lease.release()
         for request in self.requests:
-            self.cache.finish(request, insert=False)
+            self.cache.abandon(request)
         self.cache.check()
 
 

@@ -8,10 +8,10 @@ import pytest
 
 def serve(cache: pando.PrefixCache, tokens: np.ndarray) -> int:
     """One request, with a checkpoint before its end. The tokens that were cached."""
-    request = pando.Request(tokens)
-    length = cache.start(request).length
+    request = cache.start(tokens)
+    length = request.cached_length
     cache.allocate(request)
-    cache.checkpoint(request, length=len(tokens) - 1, chunked=True)
+    cache.checkpoint(request, len(tokens) - 1, chunked=True)
     cache.finish(request)
     return length
 

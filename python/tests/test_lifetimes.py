@@ -21,8 +21,7 @@ def parts():
     cache.insert([1, 2, 3], allocator.alloc(3))
     match = cache.match([1, 2, 3])
     lease = cache.lock(match)
-    request = pando.Request([1, 2, 3, 4])
-    cache.start(request)
+    request = cache.start([1, 2, 3, 4])
     cache.allocate(request)
     table = pando.RequestTable(2, 8)
     table.write(table.alloc(), 0, match.slots)
@@ -65,8 +64,7 @@ def test_a_forgotten_lease_is_released() -> None:
 def test_a_forgotten_request_gives_back_its_slots() -> None:
     allocator = pando.PagedAllocator(64, page_size=4)
     cache = pando.PrefixCache(allocator)
-    request = pando.Request(np.arange(10))
-    cache.start(request)
+    request = cache.start(np.arange(10))
     cache.allocate(request)
     assert allocator.available == 52
     with pytest.warns(ResourceWarning, match="Request was forgotten"):
@@ -133,8 +131,7 @@ def test_nothing_leaks_at_exit() -> None:
         import numpy as np, pando
         allocator = pando.PagedAllocator(1024, page_size=16)
         cache = pando.PrefixCache(allocator, events=True)
-        request = pando.Request(np.arange(100))
-        cache.start(request)
+        request = cache.start(np.arange(100))
         cache.allocate(request)
         cache.finish(request)
         lease = cache.lock(cache.match(np.arange(100)))
@@ -143,8 +140,7 @@ def test_nothing_leaks_at_exit() -> None:
         retention = pando.RetentionOptions(now=lambda: float(len(kept_longer)))
         kept_longer = [pando.PrefixCache(pando.PagedAllocator(64), retention=retention)]
         kept_longer.append(kept_longer[0].open_session())
-        request = pando.Request([1, 2], session=kept_longer[1])
-        kept_longer[0].start(request)
+        request = kept_longer[0].start([1, 2], session=kept_longer[1])
         kept_longer[0].allocate(request)
         kept_longer[0].finish(request)
         kept_longer[0].pin([1, 2], ttl=9)

@@ -139,8 +139,7 @@ def test_a_prefix_cache_tells_its_observers() -> None:
     observer = Everything()
     cache = pando.PrefixCache(pando.PagedAllocator(64, page_size=4), observer=observer)
     for tokens in ([1, 2, 3, 4, 5], [1, 2, 3, 4, 6], list(range(10, 72))):
-        request = pando.Request(tokens)
-        cache.start(request)
+        request = cache.start(tokens)
         cache.allocate(request)
         cache.finish(request)
     cache.poll()
@@ -213,8 +212,7 @@ def test_metrics_count_what_happened() -> None:
 def test_metrics_of_a_prefix_cache() -> None:
     metrics = pando.Metrics()
     cache = pando.PrefixCache(pando.PagedAllocator(64, page_size=4), observer=metrics)
-    request = pando.Request([1, 2, 3, 4, 5])
-    cache.start(request)
+    request = cache.start([1, 2, 3, 4, 5])
     cache.allocate(request)
     cache.finish(request)
     metrics.collect(cache)

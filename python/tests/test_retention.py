@@ -112,7 +112,7 @@ def test_a_range_that_makes_no_sense_is_refused(fields: dict, message: str) -> N
     with pytest.raises(pando.InvalidArgument, match=message):
         kit.cache.insert([1, 2, 3], [1, 2, 3], retention=[pando.RetentionRange(**fields)])
     with pytest.raises(pando.InvalidArgument, match=message.replace("insert", "start")):
-        kit.cache.start(pando.Request([1, 2, 3], retention=[pando.RetentionRange(**fields)]))
+        kit.cache.start([1, 2, 3], retention=[pando.RetentionRange(**fields)])
     assert kit.cache.num_nodes == pando.PrefixCache(kit.allocator).num_nodes
 
 
@@ -133,19 +133,16 @@ def test_a_range_in_python() -> None:
 
 def test_a_request_gives_the_tree_its_ranges() -> None:
     kit = Kit(page_size=4)
-    request = pando.Request(np.arange(10), retention=[pando.RetentionRange(end=6, priority=9)])
-    assert [r.end for r in request.retention] == [6]
+    ranges = [pando.RetentionRange(end=6, priority=9)]
+    request = kit.cache.start(np.arange(10), retention=ranges)
     assert request.widened_ranges == 0
-    kit.cache.start(request)
     kit.cache.allocate(request)
-    kit.cache.checkpoint(request, length=8)
+    kit.cache.checkpoint(request, 8)
     assert request.widened_ranges == 1
     kit.cache.finish(request)
     kit.insert([99, 98, 97, 96])
     kit.cache.evict(4)
     assert kit.cache.probe(np.arange(10)) == 8
-    request.retention = ()
-    assert request.retention == []
 
 
 def test_inserts_behind_a_lease_take_ranges_and_sessions() -> None:
@@ -321,19 +318,13 @@ def test_a_session_that_is_forgotten_stays_open() -> None:
 def test_requests_of_a_session() -> None:
     kit = Kit()
     with kit.cache.open_session() as session:
-        request = pando.Request([1, 2, 3], session=session)
-        assert request.session == session.id
-        kit.cache.start(request)
+        request = kit.cache.start([1, 2, 3], session=session.id)
         kit.cache.allocate(request)
         kit.cache.finish(request)
         assert kit.cache.sessions()[0].tokens == 3
-        request.session = None
-        assert request.session is None
-        request.session = session.id
     assert kit.cache.sizes().total == 0
-    request.session = session
     with pytest.raises(pando.StaleHandle, match="start: there is no session"):
-        kit.cache.start(request)
+        kit.cache.start([1, 2, 3], session=session)
 
 
 def test_sessions_that_are_refused() -> None:
@@ -348,7 +339,7 @@ def test_sessions_that_are_refused() -> None:
         with pytest.raises(pando.InvalidArgument, match="session: expected what open_session"):
             kit.cache.insert([1], [1], session=bad)
         with pytest.raises(pando.InvalidArgument, match="session: expected what open_session"):
-            pando.Request([1], session=bad)
+            kit.cache.start([1], session=bad)
     with pytest.raises(TypeError):
         kit.cache.touch(None)
 

@@ -66,8 +66,7 @@ USE = """
     kept = pando.RetentionRange(end=16, priority=5, duration=60)
     with cache.open_session(idle_after=30) as session:
         reveal_type(session)
-        request = pando.Request([1, 2], retention=[kept], session=session)
-        request.session = session
+        reveal_type(cache.start([1, 2], retention=[kept], session=session).found.length)
     reveal_type(cache.pin([1], kind=pando.PinKind.soft, ttl=2.5).id)
     retention = pando.RetentionOptions(
         tenants=[pando.TenantOptions(name="acme", device_cap=None)], now=lambda: 0.0
@@ -95,7 +94,7 @@ MISTAKES = {
     "pando.PagedAllocator(64).alloc('many')": "Argument 1",
     "pando.Sizes().evictible": "evictible",
     "pando.RetentionRange(begin='start')": "begin",
-    "pando.Request([1], session='mine')": "session",
+    "pando.PrefixCache(pando.PagedAllocator(64)).start([1], session='mine')": "session",
 }
 
 

@@ -66,8 +66,7 @@ def test_threads_may_take_turns() -> None:
             for _ in range(200):
                 tokens = random.integers(0, 3, size=random.integers(1, 100))
                 with lock:
-                    request = pando.Request(tokens)
-                    cache.start(request)
+                    request = cache.start(tokens)
                     cache.allocate(request)
                     cache.finish(request)
         except BaseException as error:  # noqa: BLE001
@@ -112,7 +111,7 @@ def test_the_first_arrays_may_be_made_by_several_threads() -> None:
         import sys, threading
         sys.setswitchinterval(1e-6)
         import pando
-        threads = [threading.Thread(target=pando.Request, args=([1, 2],)) for _ in range(4)]
+        threads = [threading.Thread(target=pando.PagedAllocator(8).alloc, args=(2,)) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

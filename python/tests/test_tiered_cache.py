@@ -103,8 +103,8 @@ class Engine:
                     self.cache.poll()
                     time.sleep(0.001)
                 fetched = self.cache.end_prefetch(prefetch.id)
-        request = pando.Request(tokens, ns=ns)
-        match = self.cache.start(request)
+        request = self.cache.start(tokens, ns=ns)
+        match = request.found
         loaded = self.cache.load_back(request)
         reused = request.cached_length
         assert reused == match.length + loaded.tokens
@@ -188,8 +188,7 @@ def test_ranks_that_fail_end_the_movement_between_tiers(monkeypatch: pytest.Monk
     engine = Engine(ranks=ranks)
     engine.serve(prompt(1))
     ranks.gone = True
-    request = pando.Request(prompt(2))
-    engine.cache.start(request)
+    request = engine.cache.start(prompt(2))
     engine.cache.allocate(request)
     engine.cache.finish(request)  # begins a copy to the host
     assert engine.cache.poll().ranks_lost

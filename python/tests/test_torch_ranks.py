@@ -44,8 +44,7 @@ cache = pando.PrefixCache(
     ranks=ranks,
 )
 for prompt in range(8):
-    request = pando.Request(np.arange(20) + 100 * prompt)
-    cache.start(request)
+    request = cache.start(np.arange(20) + 100 * prompt)
     cache.allocate(request)
     cache.finish(request)
     cache.poll()

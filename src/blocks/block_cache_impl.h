@@ -21,6 +21,7 @@
 #include "blocks/hazard_blocks.h"
 #include "blocks/hit_search.h"
 #include "cache/event_log.h"
+#include "cache/observed.h"
 #include "pando/block_cache.h"
 #include "pando/cache.h"
 

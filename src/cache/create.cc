@@ -191,12 +191,16 @@ PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<Evi
   };
 }
 
-PrefixCache::PrefixCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+PrefixCache::PrefixCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
+  impl_->self = this;
+}
 
 PrefixCache::~PrefixCache() {
   while (!impl_->pins.empty()) impl_->drop_pin(PinId{impl_->pins.begin()->first});
   PANDO_CHECK(impl_->num_locks == 0, "PrefixCache destroyed while {} leases are held",
               impl_->num_locks);
+  PANDO_CHECK(impl_->running.empty(), "PrefixCache destroyed while {} requests run",
+              impl_->running.size());
   impl_->observer = nullptr;
   impl_->index.on_removed = nullptr;
   impl_->storage.reset();

@@ -310,44 +310,44 @@ void PrefixCache::Impl::apply_snapshot(NodeIndex end, StateSlot snapshot) {
   index.thin_snapshots(end, released);
 }
 
-Result<Inserted> PrefixCache::quiet_insert(const Key& key, std::span<const SlotId> slots,
-                                           const InsertOptions& options) {
-  const std::size_t page_size = impl_->index.page_size();
+Result<Inserted> PrefixCache::Impl::insert(const Key& key, std::span<const SlotId> slots,
+                                           const InsertOptions& given) {
+  const std::size_t page_size = index.page_size();
   if (slots.size() != key.tokens.size())
     return make_error(ErrorCode::invalid_argument,
                       "insert: {} slots for {} tokens; expected one for each", slots.size(),
                       key.tokens.size());
-  if (options.session) {
-    if (Status s = impl_->refuse_session(options.session, "insert"); !s) return s.error();
+  if (given.session) {
+    if (Status s = refuse_session(given.session, "insert"); !s) return s.error();
   }
-  for (const RetentionRange& range : options.retention) {
+  for (const RetentionRange& range : given.retention) {
     if (Status s = refuse_range(range, "insert"); !s) return s.error();
     if (Status s = refuse_outside(range, key.tokens.size(), /*grows=*/false, "insert"); !s)
       return s.error();
   }
-  const std::size_t num_pages = impl_->index.num_pages(key);
+  const std::size_t num_pages = index.num_pages(key);
   if (num_pages == 0)
     return make_error(ErrorCode::invalid_argument,
                       "insert: a key of {} tokens does not fill a page of {}; nothing to keep",
                       key.tokens.size(), page_size);
-  if (impl_->options.disabled) {
-    if (options.snapshot) {
-      if (Status s = impl_->states.refuse_foreign(options.snapshot); !s) return s.error();
-      impl_->states.release({&options.snapshot, 1});
+  if (options.disabled) {
+    if (given.snapshot) {
+      if (Status s = states.refuse_foreign(given.snapshot); !s) return s.error();
+      states.release({&given.snapshot, 1});
     }
-    impl_->ledger.release(slots.first(num_pages * page_size));
-    impl_->ledger.flush();
+    ledger.release(slots.first(num_pages * page_size));
+    ledger.flush();
     return Inserted{.length = 0, .existing = 0, .freed = num_pages * page_size, .node = {}};
   }
-  if (options.held != nullptr && *options.held && options.held->cache_ != this)
+  if (given.held != nullptr && *given.held && given.held->cache_ != self)
     return make_error(ErrorCode::invalid_argument, "insert: the lease is of another cache");
-  const Result<Impl::Plan> plan = impl_->plan_insert(key, slots, options);
+  const Result<Plan> plan = plan_insert(key, slots, given);
   if (!plan) return plan.error();
-  Inserted inserted = impl_->apply_insert(*plan, key, options);
-  const NodeIndex end = impl_->index.resolve(inserted.node);
-  inserted.widened_ranges = impl_->retain(end, options.retention);
-  impl_->enforce_cap(impl_->index.node(end).owner, end);
-  impl_->ledger.flush();
+  Inserted inserted = apply_insert(*plan, key, given);
+  const NodeIndex end = index.resolve(inserted.node);
+  inserted.widened_ranges = retain(end, given.retention);
+  enforce_cap(index.node(end).owner, end);
+  ledger.flush();
   return inserted;
 }
 

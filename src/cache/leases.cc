@@ -123,9 +123,8 @@ void PrefixCache::unlock(std::span<Lease::Hold* const> holds, NodeId* host_node)
   impl_->ledger.flush();
 }
 
-Result<Lease> PrefixCache::quiet_lock(const Match& match) {
-  const RadixIndex& index = impl_->index;
-  if (match.cache != impl_->cache_id)
+Result<Lease> PrefixCache::Impl::lock(const Match& match) {
+  if (match.cache != cache_id)
     return make_error(ErrorCode::stale_handle, "lock: the match is from another cache");
   const NodeIndex node = index.resolve(match.node);
   const NodeIndex partial = index.resolve(match.partial_node);
@@ -146,10 +145,10 @@ Result<Lease> PrefixCache::quiet_lock(const Match& match) {
                       "lock: a part of this match, its window or its snapshot has been evicted "
                       "since; match again");
   Lease lease;
-  lease.cache_ = this;
-  if (node != kNoNode) lease.path_ = impl_->hold_path(node);
-  if (partial != kNoNode) lease.partial_ = impl_->hold_partial(partial, page);
-  if (host != kNoNode) impl_->hold_host(lease, host);
+  lease.cache_ = self;
+  if (node != kNoNode) lease.path_ = hold_path(node);
+  if (partial != kNoNode) lease.partial_ = hold_partial(partial, page);
+  if (host != kNoNode) hold_host(lease, host);
   return lease;
 }
 

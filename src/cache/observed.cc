@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public calls of PrefixCache: each is the quiet one of the same name, and tells the observer,
-// if there is one, of the call and of what it found. Calls made inside another one are quiet, so
-// that every call of the engine is told once. Facts that may happen inside any call (an insert, an
+// The public calls of PrefixCache: each calls the function of the same name of its Impl, and tells
+// the observer, if there is one, of the call and of what it found. Impl calls its own functions, so
+// every call of the engine is told once. Facts that may happen inside any call (an insert, an
 // eviction, what a poll applied) are told where they happen. evict() and poll(), which are short,
-// stand beside their quiet ones, so that the compiler makes one of the two.
+// stand beside their Impl's, so that the compiler makes one of the two.
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "base/check.h"
 #include "cache/observed.h"
 #include "cache/prefix_cache_impl.h"
+#include "cache/request_impl.h"
 #include "pando/cache.h"
 #include "pando/observer.h"
 
@@ -18,21 +21,21 @@ namespace pando {
 
 Result<Match> PrefixCache::match(const Key& key, std::span<SlotId> slots, SessionId session) {
   if (impl_->observer == nullptr) [[likely]]
-    return quiet_match(key, slots, session);
-  Result<Match> found =
-      observed(impl_->observer, CacheCall::match, [&] { return quiet_match(key, slots, session); });
+    return impl_->match(key, slots, session);
+  Result<Match> found = observed(impl_->observer, CacheCall::match,
+                                 [&] { return impl_->match(key, slots, session); });
   if (found.ok()) impl_->observer->on_match(key, *found);
   return found;
 }
 
 Result<Lease> PrefixCache::lock(const Match& match) {
-  return observed(impl_->observer, CacheCall::lock, [&] { return quiet_lock(match); });
+  return observed(impl_->observer, CacheCall::lock, [&] { return impl_->lock(match); });
 }
 
 Result<Inserted> PrefixCache::insert(const Key& key, std::span<const SlotId> slots,
                                      const InsertOptions& options) {
   return observed(impl_->observer, CacheCall::insert,
-                  [&] { return quiet_insert(key, slots, options); });
+                  [&] { return impl_->insert(key, slots, options); });
 }
 
 EvictResult PrefixCache::evict_host(std::size_t num_tokens) {
@@ -41,26 +44,34 @@ EvictResult PrefixCache::evict_host(std::size_t num_tokens) {
 }
 
 Status PrefixCache::reset() {
-  return observed(impl_->observer, CacheCall::reset, [&] { return quiet_reset(); });
+  return observed(impl_->observer, CacheCall::reset, [&] { return impl_->reset(); });
 }
 
 // ---- Requests ----------------------------------------------------------------------------------
 
-Result<Match> PrefixCache::start(Request& request) {
-  if (impl_->observer == nullptr) [[likely]]
-    return quiet_start(request);
-  const RequestStart started{std::chrono::steady_clock::now(), request.key.tokens.size()};
-  Result<Match> found =
-      observed(impl_->observer, CacheCall::start, [&] { return quiet_start(request); });
-  if (!found.ok()) return found;
-  request.started = started;
-  impl_->observer->on_match(request.key, *found);
-  return found;
+Result<Request> PrefixCache::start(std::span<const Token> tokens, const RequestOptions& options) {
+  using Started = Result<std::unique_ptr<Impl::Running>>;
+  const RequestStart at{impl_->observer == nullptr ? std::chrono::steady_clock::time_point{}
+                                                   : std::chrono::steady_clock::now(),
+                        tokens.size()};
+  Started started =
+      observed(impl_->observer, CacheCall::start, [&] { return impl_->start(tokens, options); });
+  if (!started.ok()) return started.error();
+  Impl::Running& request = **started;
+  if (impl_->observer != nullptr) {
+    request.started = at;
+    impl_->observer->on_match(request.key(tokens.size()), request.found);
+  }
+  return Request(std::move(*started));
 }
 
-Status PrefixCache::allocate(Request& request, std::size_t from) {
+Status PrefixCache::allocate(Request& request, std::optional<std::size_t> num_tokens) {
   return observed(impl_->observer, CacheCall::allocate,
-                  [&] { return quiet_allocate(request, from); });
+                  [&] { return impl_->allocate(*request.impl_, num_tokens); });
+}
+
+Status PrefixCache::give_slots(Request& request, std::span<const SlotId> slots) {
+  return impl_->give_slots(*request.impl_, slots);
 }
 
 Status PrefixCache::allocate_extend(std::span<const std::size_t> prefix_lens,
@@ -68,7 +79,7 @@ Status PrefixCache::allocate_extend(std::span<const std::size_t> prefix_lens,
                                     std::span<const SlotId> last_slots, std::span<SlotId> out,
                                     std::string_view ns) {
   return observed(impl_->observer, CacheCall::allocate, [&] {
-    return quiet_allocate_extend(prefix_lens, seq_lens, last_slots, out, ns);
+    return impl_->allocate_extend(prefix_lens, seq_lens, last_slots, out, ns);
   });
 }
 
@@ -76,40 +87,65 @@ Status PrefixCache::allocate_decode(std::span<const std::size_t> seq_lens,
                                     std::span<const SlotId> last_slots, std::span<SlotId> out,
                                     std::string_view ns) {
   return observed(impl_->observer, CacheCall::allocate,
-                  [&] { return quiet_allocate_decode(seq_lens, last_slots, out, ns); });
+                  [&] { return impl_->allocate_decode(seq_lens, last_slots, out, ns); });
 }
 
 Result<StateSlot> PrefixCache::allocate_state() {
   return observed(impl_->observer, CacheCall::allocate_state,
-                  [&] { return quiet_allocate_state(); });
+                  [&] { return impl_->allocate_state(); });
 }
 
-Status PrefixCache::checkpoint(Request& request, bool chunked) {
+Status PrefixCache::set_snapshot(Request& request, StateSlot slot, std::size_t num_tokens) {
+  return impl_->set_snapshot(*request.impl_, slot, num_tokens);
+}
+
+Status PrefixCache::checkpoint(Request& request, std::optional<std::size_t> num_computed,
+                               bool chunked) {
   return observed(impl_->observer, CacheCall::checkpoint,
-                  [&] { return quiet_checkpoint(request, chunked); });
+                  [&] { return impl_->checkpoint(*request.impl_, num_computed, chunked); });
 }
 
-Status PrefixCache::finish(Request& request, bool insert) {
+Status PrefixCache::finish(Request& request, std::optional<std::size_t> num_computed) {
+  Impl::Running& r = *request.impl_;
   if (impl_->observer == nullptr) [[likely]]
-    return quiet_finish(request, insert);
+    return impl_->finish(r, num_computed);
+  const std::size_t length = num_computed.value_or(std::min(r.tokens.size(), r.num_slots));
   Status status =
-      observed(impl_->observer, CacheCall::finish, [&] { return quiet_finish(request, insert); });
-  if (!status.ok()) return status;
-  const RequestStart started = std::exchange(request.started, {});
-  if (started.prompt_length && *started.prompt_length <= request.key.tokens.size())
-    impl_->observer->on_finish({request.key, *started.prompt_length, started.at});
+      observed(impl_->observer, CacheCall::finish, [&] { return impl_->finish(r, num_computed); });
+  if (status.ok()) impl_->tell_finished(r, length);
   return status;
+}
+
+void PrefixCache::abandon(Request& request) {
+  Impl::Running& r = *request.impl_;
+  if (r.cache == nullptr) return;
+  PANDO_CHECK(r.cache == this, "abandon: a request of another cache");
+  observed(impl_->observer, CacheCall::finish, [&] {
+    impl_->abandon(r);
+    return Status{};
+  }).value();
+  if (impl_->observer != nullptr) impl_->tell_finished(r, r.tokens.size());
+}
+
+void PrefixCache::Impl::tell_finished(Running& request, std::size_t length) {
+  const RequestStart started = std::exchange(request.started, {});
+  if (started.prompt_length && *started.prompt_length <= length)
+    observer->on_finish({request.key(length), *started.prompt_length, started.at});
 }
 
 Result<std::size_t> PrefixCache::release_window(std::span<Request* const> requests,
                                                 std::span<const std::size_t> num_tokens) {
+  std::vector<Impl::Running*> running;
+  for (const Request* request : requests) running.push_back(request->impl_.get());
   return observed(impl_->observer, CacheCall::release_window,
-                  [&] { return quiet_release_window(requests, num_tokens); });
+                  [&] { return impl_->release_windows(running, num_tokens); });
 }
 
 Result<std::size_t> PrefixCache::release_window(Request& request, std::size_t num_tokens) {
-  Request* const requests[] = {&request};
-  return release_window(requests, {&num_tokens, 1});
+  Impl::Running* const running[] = {request.impl_.get()};
+  return observed(impl_->observer, CacheCall::release_window, [&] {
+    return impl_->release_windows(running, {&num_tokens, 1});
+  });
 }
 
 // ---- Tiers -------------------------------------------------------------------------------------
@@ -125,8 +161,16 @@ Result<LoadBack> PrefixCache::load_back(Lease& lease, std::span<SlotId> slots,
 }
 
 Result<LoadBack> PrefixCache::load_back(Request& request, const LoadBackOptions& options) {
-  Result<LoadBack> result = load_back(request.lease, request.slots, options);
-  if (result.ok()) request.cached_length += result->tokens;
+  Impl::Running& r = *request.impl_;
+  if (Status s = impl_->refuse_foreign(r, "load_back"); !s) return s.error();
+  if (r.num_slots != r.cached_length)
+    return make_error(
+        ErrorCode::in_use,
+        "load_back: the request has {} slots of its own behind the {} that are cached; "
+        "load before you allocate",
+        r.num_slots - r.cached_length, r.cached_length);
+  Result<LoadBack> result = load_back(r.lease, r.slots.first(r.slots.capacity()), options);
+  if (result.ok()) r.cached_length = r.num_slots = r.cached_length + result->tokens;
   return result;
 }
 

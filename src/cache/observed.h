@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,12 @@
 #include "pando/result.h"
 
 namespace pando {
+
+/// When a request was started, and with how many tokens; for the observer.
+struct RequestStart {
+  std::chrono::steady_clock::time_point at = {};
+  std::optional<std::size_t> prompt_length = {};
+};
 
 template <typename T>
 std::optional<ErrorCode> error_of(const Result<T>& result) {

@@ -37,8 +37,7 @@ std::string_view to_string(MatchEnd end) {
 
 // ---- Looking -----------------------------------------------------------------------------------
 
-Result<Match> PrefixCache::quiet_match(const Key& key, std::span<SlotId> slots, SessionId session) {
-  RadixIndex& index = impl_->index;
+Result<Match> PrefixCache::Impl::match(const Key& key, std::span<SlotId> slots, SessionId session) {
   if (key.tokens.empty()) return make_error(ErrorCode::invalid_argument, "match: the key is empty");
   const std::size_t page_size = index.page_size();
   const std::size_t num_pages = index.num_pages(key);
@@ -47,46 +46,46 @@ Result<Match> PrefixCache::quiet_match(const Key& key, std::span<SlotId> slots, 
                       "match: room for {} slots, but {} tokens may match", slots.size(),
                       num_pages * page_size);
   if (session) {
-    if (Status s = impl_->refuse_session(session, "match"); !s) return s.error();
+    if (Status s = refuse_session(session, "match"); !s) return s.error();
   }
-  Match match;
-  match.cache = impl_->cache_id;
-  match.end = MatchEnd::disabled;
-  if (impl_->options.disabled) return match;
-  if (impl_->record) impl_->record->matched();
+  Match found;
+  found.cache = cache_id;
+  found.end = MatchEnd::disabled;
+  if (options.disabled) return found;
+  if (record) record->matched();
 
   const RadixIndex::Cursor walked = index.descend(key, slots.empty() ? nullptr : slots.data());
-  match.agreed_length = walked.pages * page_size;
+  found.agreed_length = walked.pages * page_size;
   // Tokens beyond the first page that does not agree are not looked at.
-  const std::size_t looked_at = std::min(
-      key.tokens.size(), match.agreed_length + page_size + (impl_->options.bigram ? 1 : 0));
-  if (Status s = refuse_negative(key.tokens, match.agreed_length, looked_at, "match"); !s)
+  const std::size_t looked_at =
+      std::min(key.tokens.size(), found.agreed_length + page_size + (options.bigram ? 1 : 0));
+  if (Status s = refuse_negative(key.tokens, found.agreed_length, looked_at, "match"); !s)
     return s.error();
   const RadixIndex::Cursor cursor = index.valid_end(walked, RadixIndex::Reach::device);
   const RadixIndex::Cursor reached =
-      impl_->tier ? index.valid_end(walked, RadixIndex::Reach::host) : cursor;
-  match.length = cursor.pages * page_size;
-  match.host_length = (reached.pages - cursor.pages) * page_size;
-  match.end = impl_->match_end(key, walked, reached);
-  if (cursor.node == kNoNode) return match;
+      tier ? index.valid_end(walked, RadixIndex::Reach::host) : cursor;
+  found.length = cursor.pages * page_size;
+  found.host_length = (reached.pages - cursor.pages) * page_size;
+  found.end = match_end(key, walked, reached);
+  if (cursor.node == kNoNode) return found;
   RadixIndex::Partial partial;
-  if (impl_->options.partial_pages && !impl_->options.state && cursor.pages == walked.pages)
+  if (options.partial_pages && !options.state && cursor.pages == walked.pages)
     partial = index.partial(key, cursor);
   const NodeIndex end = index.settle(reached);  // if it is further, both are ends of nodes
-  const NodeIndex device_end = match.host_length > 0 ? cursor.node : end;
+  const NodeIndex device_end = found.host_length > 0 ? cursor.node : end;
   if (cursor.pages > 0) {
-    match.node = index.id(device_end);
-    if (impl_->options.state) match.snapshot = index.snapshot(device_end);
+    found.node = index.id(device_end);
+    if (options.state) found.snapshot = index.snapshot(device_end);
   }
-  if (match.host_length > 0) match.host_node = index.id(end);
+  if (found.host_length > 0) found.host_node = index.id(end);
   if (partial.length > 0) {
-    match.partial_length = partial.length;
-    match.partial_slot = SlotId{static_cast<std::int64_t>(partial.page * page_size)};
-    match.partial_node = index.id(partial.node);
+    found.partial_length = partial.length;
+    found.partial_slot = SlotId{static_cast<std::int64_t>(partial.page * page_size)};
+    found.partial_node = index.id(partial.node);
   }
   index.touch(end);
   if (!session) index.note_common_use(end);
-  return match;
+  return found;
 }
 
 // Why a walk of this key, of which `valid` can be used, gives no more.
@@ -146,17 +145,17 @@ EvictResult PrefixCache::Impl::evict(const RadixIndex::Goal& goal) {
   return told;
 }
 
-EvictResult PrefixCache::quiet_evict(const EvictGoal& goal) {
-  const std::size_t page_size = impl_->index.page_size();
-  const CauseScope cause(*impl_, Pressure::evict_call, goal.tokens);
-  return impl_->evict({.pages = pages_for(goal.tokens, page_size),
-                       .window_pages = pages_for(goal.window_tokens, page_size),
-                       .snapshots = goal.snapshots,
-                       .by = impl_->tenants.owner_of(goal.ns)});
+EvictResult PrefixCache::Impl::evict_for(const EvictGoal& goal) {
+  const std::size_t page_size = index.page_size();
+  const CauseScope cause(*this, Pressure::evict_call, goal.tokens);
+  return evict({.pages = pages_for(goal.tokens, page_size),
+                .window_pages = pages_for(goal.window_tokens, page_size),
+                .snapshots = goal.snapshots,
+                .by = tenants.owner_of(goal.ns)});
 }
 
 EvictResult PrefixCache::evict(const EvictGoal& goal) {
-  return observed(impl_->observer, CacheCall::evict, [&] { return quiet_evict(goal); });
+  return observed(impl_->observer, CacheCall::evict, [&] { return impl_->evict_for(goal); });
 }
 
 // What is being copied is waited for; what leaves the device is not saved. A copy that ends now is
@@ -176,17 +175,16 @@ void PrefixCache::Impl::evict_all() {
   observer = told;
 }
 
-Status PrefixCache::quiet_reset() {
-  if (const std::size_t leases = impl_->num_locks + impl_->num_host_locks - impl_->pins.size();
-      leases != 0)
+Status PrefixCache::Impl::reset() {
+  if (const std::size_t leases = num_locks + num_host_locks - pins.size(); leases != 0)
     return make_error(ErrorCode::in_use, "reset: {} leases are still held", leases);
-  const RadixIndex::OnRemoved on_removed = std::exchange(impl_->index.on_removed, nullptr);
-  impl_->evict_all();
-  impl_->index.on_removed = on_removed;
-  impl_->stats = {};
-  if (impl_->tier) impl_->tier->stats = {};
-  if (impl_->events) impl_->events->cleared();
-  if (impl_->record) impl_->record->clear();
+  const RadixIndex::OnRemoved on_removed = std::exchange(index.on_removed, nullptr);
+  evict_all();
+  index.on_removed = on_removed;
+  stats = {};
+  if (tier) tier->stats = {};
+  if (events) events->cleared();
+  if (record) record->clear();
   return {};
 }
 
@@ -255,6 +253,7 @@ Status PrefixCache::check() const {
       pages.push_back(PageId{node.pages[p]});
   });
   if (Status s = impl_->ledger.check(pages); !s) return s;
+  if (Status s = impl_->check_requests(); !s) return s;
   if (Status s = impl_->check_windows(); !s) return s;
   if (impl_->tier) {
     const StorageTier* storage = impl_->storage.get();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What PrefixCache is made of: the core that all parts share, the tiers, and what is retained. It
 // is made in create.cc; the calls on keys are in prefix_cache.cc, leases.cc and insert.cc, those on
-// whole requests in requests.cc, those on tiers in tiers.cc and storage.cc. Each is a quiet_ call
-// there; observed.cc has the public ones. Those on what is retained are in pins.cc, sessions.cc and
-// tenants.cc.
+// whole requests in requests.cc, those on tiers in tiers.cc and storage.cc, those on what is
+// retained in pins.cc, sessions.cc and tenants.cc. PrefixCache's own functions of the same names,
+// in observed.cc, tell the observer of each call; calls inside another one stay in here.
 #pragma once
 
 #include <chrono>
@@ -63,6 +63,40 @@ struct PrefixCache::Impl : CacheCore {
     std::size_t num_pages = 0;       // of the key
     std::size_t released_pages = 0;  // of the caller's, without a window
   };
+  // ---- Calls on keys ----
+
+  Result<Match> match(const Key& key, std::span<SlotId> slots, SessionId session);
+  Result<Lease> lock(const Match& match);
+  Result<Inserted> insert(const Key& key, std::span<const SlotId> slots,
+                          const InsertOptions& options);
+  EvictResult evict_for(const EvictGoal& goal);
+  Status reset();
+
+  // ---- Calls on running requests ----
+
+  using Running = Request::Impl;
+  Result<std::unique_ptr<Running>> start(std::span<const Token> tokens,
+                                         const RequestOptions& given);
+  Status allocate(Running& request, std::optional<std::size_t> num_tokens);
+  Status give_slots(Running& request, std::span<const SlotId> slots);
+  Status allocate_extend(std::span<const std::size_t> prefix_lens,
+                         std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
+                         std::span<SlotId> out, std::string_view ns);
+  Status allocate_decode(std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
+                         std::span<SlotId> out, std::string_view ns);
+  Result<StateSlot> allocate_state();
+  Status set_snapshot(Running& request, StateSlot slot, std::size_t num_tokens);
+  Status checkpoint(Running& request, std::optional<std::size_t> num_computed, bool chunked);
+  Status finish(Running& request, std::optional<std::size_t> num_computed);
+  void abandon(Running& request);
+  Result<std::size_t> release_windows(std::span<Running* const> requests,
+                                      std::span<const std::size_t> num_tokens);
+  Status refuse_foreign(const Running& request, const char* caller) const;
+  void tell_finished(Running& request, std::size_t length);
+  Status check_requests() const;
+
+  // ---- What they are made of ----
+
   /// Changes nothing on error. The key has a whole page at least.
   Result<Plan> plan_insert(const Key& key, std::span<const SlotId> slots,
                            const InsertOptions& options);
@@ -88,10 +122,6 @@ struct PrefixCache::Impl : CacheCore {
   void hold_host(Lease& lease, NodeIndex node);
   void release_host(NodeId& node);
 
-  /// What of the request may go to the tree now; nothing if that is less than it got from there.
-  Result<std::optional<Key>> insertable(const Request& request, const char* caller) const;
-  InsertOptions insert_options(const Request& request, bool chunked, bool unfinished) const;
-  std::size_t release_window(Request& request, std::size_t num_tokens);
   /// Overwrites slots of the request with the tree's own: pages [from, to) of the path to `node`.
   void copy_tree_slots(NodeIndex node, std::size_t from, std::size_t to,
                        std::span<SlotId> slots) const;
@@ -157,7 +187,9 @@ struct PrefixCache::Impl : CacheCore {
   Status check_windows() const;
   Status check_snapshots() const;
 
+  PrefixCache* self = nullptr;
   const std::uint32_t cache_id;
+  std::vector<Running*> running;
   std::optional<HostTier> tier;
   std::unique_ptr<StorageTier> storage;  // goes before the host tier
   std::size_t num_locks = 0;
@@ -185,6 +217,19 @@ struct PrefixCache::Impl : CacheCore {
   std::vector<PageId> duplicates;
 
  private:
+  Status refuse_start(const RequestOptions& given, std::size_t num_tokens) const;
+  Result<Match> find_start(Running& request, std::size_t recompute);
+  Result<std::size_t> computed(const Running& request, std::optional<std::size_t> said,
+                               const char* caller) const;
+  /// What of the computed tokens may go to the tree now; nothing if that is less than the request
+  /// got from there.
+  Result<std::optional<Key>> insertable(const Running& request, std::size_t num_computed,
+                                        const char* caller) const;
+  InsertOptions insert_options(const Running& request, bool chunked, bool unfinished) const;
+  void end_unused(Running& request);
+  void let_go(Running& request);
+  std::size_t release_window(Running& request, std::size_t num_tokens);
+
   Result<NodeIndex> held_node(const Key& key, const InsertOptions& options) const;
   Status refuse_insert(const Plan& plan, const InsertOptions& options) const;
   Status plan_existing(const Plan& plan, std::span<const SlotId> slots, std::size_t owned_pages,

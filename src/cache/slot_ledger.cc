@@ -49,6 +49,17 @@ Status SlotLedger::refuse_broken_page(const SlotId* slots, std::size_t position)
   return refuse(slots, position, kBroken);
 }
 
+Status SlotLedger::refuse_slot(SlotId slot, std::size_t position, const char* caller) const {
+  const std::int64_t i = index_of(slot);
+  const bool exists =
+      i >= static_cast<std::int64_t>(page_size_) && static_cast<std::uint64_t>(i) < end_slot_;
+  if (exists && !is_claimed(page_of(slot))) return {};
+  return make_error(ErrorCode::invalid_argument,
+                    "{}: slot {} at position {} {} (page size {}, slots in [{}, {}))", caller, i,
+                    position, exists ? "is the tree's" : "does not exist", page_size_, page_size_,
+                    end_slot_);
+}
+
 Status SlotLedger::claim(const SlotId* slots, std::size_t n, std::uint32_t* pages,
                          std::size_t position, bool with_window) {
   const std::size_t whole = gather_pages(slots, n, page_size_, pages);
@@ -215,6 +226,21 @@ Status SlotLedger::check(std::span<const PageId> pages) const {
     if (!is_claimed(page) || (full_side() != nullptr && full_side()->is_free(page)))
       return make_error(ErrorCode::corrupt, "slot ledger: page {} of the tree is {}",
                         index_of(page), is_claimed(page) ? "free in the allocator" : "not claimed");
+  }
+  return {};
+}
+
+Status SlotLedger::check_owned(std::vector<PageId> pages) const {
+  std::sort(pages.begin(), pages.end());
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const char* const wrong = i > 0 && pages[i] == pages[i - 1] ? "is another one's too"
+                              : is_claimed(pages[i])            ? "is the tree's"
+                              : full_side() != nullptr && full_side()->is_free(pages[i])
+                                  ? "is free in the allocator"
+                                  : nullptr;
+    if (wrong != nullptr)
+      return make_error(ErrorCode::corrupt, "slot ledger: page {} of a request {}",
+                        index_of(pages[i]), wrong);
   }
   return {};
 }

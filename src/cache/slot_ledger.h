@@ -43,6 +43,8 @@ class SlotLedger {
                bool with_window);
   /// An error unless slots[0, page_size) are one whole page in order.
   Status refuse_broken_page(const SlotId* slots, std::size_t position) const;
+  /// An error unless this slot may be a request's own: it exists, and is not the tree's.
+  Status refuse_slot(SlotId slot, std::size_t position, const char* caller) const;
   /// The padding page included.
   std::size_t num_pages() const { return static_cast<std::size_t>(end_slot_ / page_size_); }
   /// Whether there is a way to take pages at all.
@@ -54,6 +56,10 @@ class SlotLedger {
   /// The window page of each page, which has one.
   void window_pages(std::span<const PageId> pages, std::vector<PageId>& out) const;
   void unclaim(PageId page) { word(page) &= ~bit(page); }
+  PageId page_of(SlotId slot) const {
+    return PageId{
+        static_cast<std::uint32_t>(static_cast<std::size_t>(index_of(slot)) / page_size_)};
+  }
   bool is_claimed(PageId page) const { return (word(page) & bit(page)) != 0; }
 
   /// Takes pages that the tree let go of (claimed), or duplicates (not claimed).
@@ -71,6 +77,8 @@ class SlotLedger {
 
   /// Whether exactly `pages` are claimed and none of them is free in the allocator.
   Status check(std::span<const PageId> pages) const;
+  /// Whether these pages, which requests own, differ and are neither claimed nor free.
+  Status check_owned(std::vector<PageId> pages) const;
   std::size_t memory_bytes() const { return claimed_.capacity() * sizeof(std::uint64_t); }
 
  private:

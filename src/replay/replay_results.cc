@@ -11,11 +11,13 @@ namespace {
 
 constexpr Named<Tier> kTierNames[] = {
     {Tier::device, "device"}, {Tier::host, "host"}, {Tier::store, "store"}};
-constexpr Named<Operation> kOperationNames[] = {
-    {Operation::prefetch, "prefetch"}, {Operation::match, "match"},
-    {Operation::lock, "lock"},         {Operation::load_back, "load_back"},
-    {Operation::allocate, "allocate"}, {Operation::insert, "insert"},
-    {Operation::finish, "finish"},     {Operation::poll, "poll"}};
+constexpr Named<Operation> kOperationNames[] = {{Operation::prefetch, "prefetch"},
+                                                {Operation::start, "start"},
+                                                {Operation::load_back, "load_back"},
+                                                {Operation::allocate, "allocate"},
+                                                {Operation::insert, "insert"},
+                                                {Operation::finish, "finish"},
+                                                {Operation::poll, "poll"}};
 constexpr Named<Miss> kMissNames[] = {{Miss::never_seen, "never_seen"},
                                       {Miss::evicted, "evicted"},
                                       {Miss::other_namespace, "other_namespace"},

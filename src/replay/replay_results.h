@@ -22,19 +22,10 @@ std::string_view to_string(Tier tier);
 double ratio(std::uint64_t part, std::uint64_t whole);
 
 /// What is measured: calls on the cache. Waiting for a store is in `prefetch`.
-enum class Operation : std::uint8_t {
-  prefetch,
-  match,
-  lock,
-  load_back,
-  allocate,
-  insert,
-  finish,
-  poll
-};
-constexpr std::array kOperations{Operation::prefetch,  Operation::match,    Operation::lock,
-                                 Operation::load_back, Operation::allocate, Operation::insert,
-                                 Operation::finish,    Operation::poll};
+enum class Operation : std::uint8_t { prefetch, start, load_back, allocate, insert, finish, poll };
+constexpr std::array kOperations{Operation::prefetch, Operation::start,  Operation::load_back,
+                                 Operation::allocate, Operation::insert, Operation::finish,
+                                 Operation::poll};
 std::string_view to_string(Operation operation);
 
 /// Why a block of an input had to be computed.

@@ -53,21 +53,20 @@ Result<std::size_t> RequestRunner::fetch(const Key& key) {
   });
 }
 
-Result<RequestRunner::Found> RequestRunner::find(RunningRequest& running) {
-  Request& request = running.request;
+Result<RequestRunner::Found> RequestRunner::find(RunningRequest& running, SessionId session) {
   std::size_t fetched = 0;
   if (stack_.has_store()) {
-    const Result<std::size_t> got = fetch(request.key);
+    const Result<std::size_t> got = fetch(running.key);
     if (!got) return got.error();
     fetched = *got;
   }
-  const Result<Match> match = timed(
-      Operation::match, [&] { return cache_.match(request.key, request.slots, request.session); });
-  if (!match) return match.error();
-  Result<Lease> lease = timed(Operation::lock, [&] { return cache_.lock(*match); });
-  if (!lease) return lease.error();
-  request.lease = std::move(*lease);
-  request.cached_length = match->length;
+  Result<Request> started = timed(Operation::start, [&] {
+    return cache_.start(running.key.tokens,
+                        {.ns = running.key.ns, .session = session, .recompute = 0});
+  });
+  if (!started) return started.error();
+  Request& request = running.request = std::move(*started);
+  const Match* const match = &request.found();
 
   Found found{.agreed = std::max(match->agreed_length, match->length + match->host_length)};
   found.tokens[Tier::device] = match->length;
@@ -87,18 +86,14 @@ Result<RequestRunner::Found> RequestRunner::find(RunningRequest& running) {
 // than a short one.
 Status RequestRunner::grow(RunningRequest& running, std::size_t length) {
   Request& request = running.request;
-  const std::span<SlotId> all(running.slots);
   std::size_t step = length;
   if (stack_.window_slots() != nullptr)
     step = std::max(stack_.options().page_size, stack_.window_slots()->window().capacity() / 4);
-  std::size_t from = request.cached_length;
+  std::size_t from = request.cached_length();
   while (from < length) {
     const std::size_t to = std::min(length, (from / step + 1) * step);
-    request.slots = all.first(to);
-    if (Status s = timed(Operation::allocate, [&] { return cache_.allocate(request, from); }); !s) {
-      request.slots = all.first(from);
+    if (Status s = timed(Operation::allocate, [&] { return cache_.allocate(request, to); }); !s)
       return s;
-    }
     compute(running, from, std::min(to, running.input_tokens));
     from = to;
     if (stack_.window_slots() == nullptr || from == length) continue;
@@ -106,15 +101,7 @@ Status RequestRunner::grow(RunningRequest& running, std::size_t length) {
         cache_.release_window(request, std::min(from, running.input_tokens));
     if (!released) return released.error();
   }
-  request.slots = all.first(length);
   return {};
-}
-
-Status RequestRunner::give_up(RunningRequest& running) {
-  Request& request = running.request;
-  request.key.tokens =
-      request.key.tokens.first(std::min(request.key.tokens.size(), request.slots.size()));
-  return cache_.finish(request, /*insert=*/false);
 }
 
 Key RequestRunner::key_of(RunningRequest& running) const {
@@ -125,31 +112,28 @@ Key RequestRunner::key_of(RunningRequest& running) const {
 
 Result<bool> RequestRunner::begin(RunningRequest& running, std::size_t extra_tokens) {
   const std::size_t page_size = stack_.options().page_size;
-  const Key key = key_of(running);
-  const std::span<const Token> tokens = key.tokens;
+  running.key = key_of(running);
+  const std::span<const Token> tokens = running.key.tokens;
   const std::size_t room = stack_.device_tokens() - tokens.size() / page_size * page_size;
   running.input_tokens = tokens.size();
-  running.slots.resize(std::max(running.slots.size(), tokens.size() + extra_tokens));
   running.request = Request{};
   if (tokens.empty()) {  // nothing to look for, nothing to keep
     count(running, Found{});
     return true;
   }
-  Request& request = running.request;
-  request.key = key;
-  request.slots = std::span(running.slots).first(tokens.size());
-  if (rows_) rows_->set_key(tokens, request.key.ns);
-  if (window_rows_) window_rows_->set_key(tokens, request.key.ns);
+  if (rows_) rows_->set_key(tokens, running.key.ns);
+  if (window_rows_) window_rows_->set_key(tokens, running.key.ns);
 
-  if (Status s = declare_session(running); !s) return s.error();
-  const Result<Found> found = find(running);
+  const Result<SessionId> session = declare_session(running);
+  if (!session) return session.error();
+  const Result<Found> found = find(running, *session);
   if (!found) return found.error();
   if (rows_) {
     if (Status s = verify(running); !s) return s.error();
   }
   const Status grown = grow(running, tokens.size() + std::min(extra_tokens, room));
   if (!grown) {
-    if (Status s = give_up(running); !s) return s.error();
+    cache_.abandon(running.request);
     if (grown.error().code != ErrorCode::out_of_capacity) return grown.error();
     return false;
   }
@@ -162,11 +146,11 @@ Result<bool> RequestRunner::begin(RunningRequest& running, std::size_t extra_tok
 Status RequestRunner::verify(const RunningRequest& running) {
   if (stack_.has_tiers() && !stack_.settle())
     return Error{ErrorCode::io_error, "a copy between tiers failed"};
-  const std::size_t n = running.request.cached_length;
-  std::optional<std::size_t> wrong = rows_->find_wrong(running.slots, 0, n);
+  const std::size_t n = running.request.cached_length();
+  std::optional<std::size_t> wrong = rows_->find_wrong(running.request.slots(), 0, n);
   if (!wrong && window_rows_) {
     window_slots_.resize(std::max(window_slots_.size(), n));
-    stack_.window_slots()->translate(std::span(running.slots).first(n),
+    stack_.window_slots()->translate(running.request.slots().first(n),
                                      std::span(window_slots_).first(n));
     wrong = window_rows_->find_wrong(window_slots_, n - std::min(n, *stack_.options().window), n);
   }
@@ -180,10 +164,10 @@ Status RequestRunner::verify(const RunningRequest& running) {
 
 void RequestRunner::compute(const RunningRequest& running, std::size_t from, std::size_t to) {
   if (!rows_ || from >= to) return;
-  rows_->write(running.slots, from, to);
+  rows_->write(running.request.slots(), from, to);
   if (!window_rows_) return;
   window_slots_.resize(std::max(window_slots_.size(), to));
-  const std::span full = std::span(running.slots).subspan(from, to - from);
+  const std::span full = running.request.slots().subspan(from, to - from);
   stack_.window_slots()->translate(full, std::span(window_slots_).subspan(from, to - from));
   window_rows_->write(window_slots_, from, to);
 }
@@ -193,14 +177,17 @@ void RequestRunner::compute(const RunningRequest& running, std::size_t from, std
 Status RequestRunner::insert(RunningRequest& running) {
   if (running.input_tokens == 0) return {};
   return timed(Operation::insert,
-               [&] { return cache_.checkpoint(running.request, /*chunked=*/false); });
+               [&] { return cache_.checkpoint(running.request, running.input_tokens); });
 }
 
 Status RequestRunner::finish(RunningRequest& running, bool insert) {
   if (running.input_tokens == 0) return {};
-  if (Status s = timed(Operation::finish, [&] { return cache_.finish(running.request, insert); });
-      !s)
-    return s;
+  const Status finished = timed(Operation::finish, [&]() -> Status {
+    if (insert) return cache_.finish(running.request, running.input_tokens);
+    cache_.abandon(running.request);
+    return {};
+  });
+  if (!finished) return finished;
   if (Status s = end_session(running); !s) return s;
   if (!stack_.has_tiers()) return {};
   if (!timed(Operation::poll, [&] { return stack_.settle(); })) ++results_.failed_copies;
@@ -209,18 +196,17 @@ Status RequestRunner::finish(RunningRequest& running, bool insert) {
 
 // ---- Sessions ----------------------------------------------------------------------------------
 
-Status RequestRunner::declare_session(RunningRequest& running) {
+Result<SessionId> RequestRunner::declare_session(const RunningRequest& running) {
   const std::string& name = running.trace.session;
   const auto known = options_.sessions.find(name);
-  if (known == options_.sessions.end()) return {};
+  if (known == options_.sessions.end()) return SessionId{};
   const auto [at, is_new] = sessions_.try_emplace(name, OpenSession{{}, known->second});
   if (is_new) {
     const Result<SessionId> opened = cache_.open_session({.idle_after = std::chrono::hours(24)});
     if (!opened) return opened.error();
     at->second.id = *opened;
   }
-  running.request.session = at->second.id;
-  return {};
+  return at->second.id;
 }
 
 Status RequestRunner::end_session(const RunningRequest& running) {
@@ -265,7 +251,7 @@ void RequestRunner::count_misses(const RunningRequest& running, const Found& fou
   const std::size_t agreed_blocks = found.agreed / block_tokens_;
   const std::size_t kept_blocks = running.input_tokens / block_tokens_;
   if (kept_blocks < blocks.size()) ++results_.truncated_requests;
-  const std::string_view ns = running.request.key.ns;
+  const std::string_view ns = running.key.ns;
   const std::uint64_t seed = XXH3_64bits(ns.data(), ns.size());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     if (!seen_.is_sampled(blocks[i])) continue;

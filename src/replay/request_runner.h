@@ -24,7 +24,7 @@ namespace pando {
 struct RunningRequest {
   TraceRequest trace;
   BlockTokens expander;
-  std::vector<SlotId> slots;
+  Key key;  ///< of the input
   Request request;
   std::size_t input_tokens = 0;  ///< of the key: whole blocks, at most what the device can hold
 };
@@ -58,15 +58,14 @@ class RequestRunner {
 
   template <typename Call>
   auto timed(Operation operation, Call&& call);
-  Result<Found> find(RunningRequest& running);
+  Result<Found> find(RunningRequest& running, SessionId session);
   Status grow(RunningRequest& running, std::size_t length);
-  Status give_up(RunningRequest& running);
   Status verify(const RunningRequest& running);
   void compute(const RunningRequest& running, std::size_t from, std::size_t to);
   void count(const RunningRequest& running, const Found& found);
   void count_misses(const RunningRequest& running, const Found& found, std::size_t hit_blocks);
   void sample(const TraceRequest& trace, const PerTier<std::uint64_t>& hit_blocks);
-  Status declare_session(RunningRequest& running);
+  Result<SessionId> declare_session(const RunningRequest& running);
   Status end_session(const RunningRequest& running);
 
   CacheStack& stack_;

@@ -14,11 +14,11 @@ TEST(PrefixCacheAllocate, ContinuesTheOpenPage) {
   TestCache cache({.page_size = 4});
   Running running(tokens(6));
   running.computed(3);
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
   running.computed(6);
-  ASSERT_TRUE(cache->allocate(running.request, 3).ok());
-  EXPECT_EQ(running.slots, slot_range(4, 10));
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
+  EXPECT_EQ(running.slots(), slot_range(4, 10));
+  ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_TRUE(cache.closes());
 }
 
@@ -26,10 +26,10 @@ TEST(PrefixCacheAllocate, EvictsExactlyWhatIsMissing) {
   TestCache cache({.page_size = 4}, 32);
   cache.put(tokens(24));
   Running running(tokens(14, 100));  // 4 pages, 2 are free
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
   EXPECT_EQ(cache->stats().evicted_tokens, 8u);
   EXPECT_EQ(cache->sizes().total, 16u);
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_TRUE(cache.closes());
 }
 
@@ -37,9 +37,9 @@ TEST(PrefixCacheAllocate, EvictsNothingWhenThereIsRoom) {
   TestCache cache({.page_size = 4}, 32);
   cache.put(tokens(16));
   Running running(tokens(16, 100));
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
   EXPECT_EQ(cache->stats().evicted_tokens, 0u);
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
 }
 
 TEST(PrefixCacheAllocate, IsAllOrNothing) {
@@ -48,7 +48,7 @@ TEST(PrefixCacheAllocate, IsAllOrNothing) {
   const Lease lease = cache.hold(tokens(8));
   Running running(tokens(28, 100));  // 7 pages; 4 are free and 2 evictable
   const Snapshot before(cache);
-  EXPECT_TRUE(fails(cache->allocate(running.request, 0), ErrorCode::out_of_capacity,
+  EXPECT_TRUE(fails(running.allocate(cache), ErrorCode::out_of_capacity,
                     "needs 28 tokens in whole pages; 16 are free and 8 evictable"));
   EXPECT_EQ(Snapshot(cache), before);
 }
@@ -80,13 +80,6 @@ TEST(PrefixCacheAllocate, RefusesBadBatchesBeforeEvicting) {
   EXPECT_TRUE(fails(cache->allocate_extend(prefix_lens, seq_lens, Slots(1), out),
                     ErrorCode::invalid_argument, "7 slots"));
   EXPECT_EQ(Snapshot(cache), before);
-}
-
-TEST(PrefixCacheAllocate, RefusesToStartBehindTheSlots) {
-  TestCache cache;
-  Running running(tokens(4));
-  EXPECT_TRUE(
-      fails(cache->allocate(running.request, 5), ErrorCode::invalid_argument, "from 5 in 4 slots"));
 }
 
 }  // namespace

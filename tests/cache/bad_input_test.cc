@@ -185,10 +185,9 @@ TEST_F(BadInput, SlotsSaidToBeTheTreesThatAreNot) {
 // ---- Capacity.
 
 TEST_F(BadInput, MoreTokensThanThePool) {
-  const Tokens key = tokens(100, 500);
-  Slots slots(100);
-  Request request{.key = {key}, .slots = slots};
-  EXPECT_TRUE(fails(cache->allocate(request, 0), ErrorCode::out_of_capacity, "needs 100 tokens"));
+  Request request = *cache->start(tokens(100, 500));
+  EXPECT_TRUE(fails(cache->allocate(request), ErrorCode::out_of_capacity, "needs 100 tokens"));
+  EXPECT_TRUE(request.slots().empty());
 }
 
 // ---- Handles.
@@ -201,30 +200,39 @@ TEST_F(BadInput, AForeignMatch) {
 
 // ---- Requests.
 
-TEST_F(BadInput, ARequestWithMoreCachedThanTokens) {
-  const Tokens key = tokens(4);
-  Slots slots(4);
-  Request request{.key = {key}, .slots = slots};
-  request.cached_length = 8;
-  EXPECT_TRUE(fails(cache->checkpoint(request), kInvalid, "8 tokens cached of 4"));
-  EXPECT_TRUE(fails(cache->finish(request), kInvalid, "8 tokens cached of 4"));
+TEST_F(BadInput, MoreComputedThanARequestHasSlotsOrTokensFor) {
+  Request request = *cache->start(tokens(8, 50));
+  cache->allocate(request, 4).value();
+  for (const std::size_t computed : {5u, 9u}) {
+    EXPECT_TRUE(fails(cache->checkpoint(request, computed), kInvalid,
+                      "are said to be computed; the request has 8 tokens and 4 slots"));
+    EXPECT_TRUE(fails(cache->finish(request, computed), kInvalid, "are said to be computed"));
+  }
+  EXPECT_EQ(request.slots().size(), 4u);
+  cache->allocate(request, 12).value();
+  EXPECT_TRUE(fails(cache->finish(request, 9), kInvalid, "has 8 tokens and 12 slots"));
 }
 
-TEST_F(BadInput, ACheckpointOfSlotsThatWereNeverAllocated) {
-  const Tokens key = tokens(8, 50);
-  Slots slots(8);
-  Request request{.key = {key}, .slots = slots};
-  EXPECT_TRUE(fails(cache->checkpoint(request), kInvalid, "slot 0 at position 0"));
-  EXPECT_FALSE(request.lease);
-  EXPECT_EQ(request.cached_length, 0u);
-}
-
-TEST_F(BadInput, AFinishWithANegativeToken) {
+TEST_F(BadInput, ANegativeToken) {
   const Tokens key{50, 51, -52, 53};
-  Slots slots = take(4);
-  Request request{.key = {key}, .slots = slots};
-  EXPECT_TRUE(fails(cache->finish(request), kInvalid, "token -52 at position 2"));
-  EXPECT_EQ(request.slots.size(), 4u);
+  EXPECT_TRUE(fails(cache->start(key, {.recompute = SIZE_MAX}), kInvalid,
+                    "start: token -52 at position 2"));
+  Request request = *cache->start(tokens(4, 50));
+  EXPECT_TRUE(fails(request.append(Token{-1}), kInvalid, "append: token -1 at position 0"));
+  EXPECT_EQ(request.tokens().size(), 4u);
+}
+
+TEST_F(BadInput, ARequestThatHasFinishedOrIsAnothers) {
+  TestCache other;
+  Request request = *other->start(tokens(4));
+  EXPECT_TRUE(fails(cache->allocate(request), ErrorCode::stale_handle, "is of another cache"));
+  EXPECT_TRUE(fails(cache->finish(request), ErrorCode::stale_handle, "is of another cache"));
+  other->allocate(request).value();
+  other->finish(request).value();
+  EXPECT_TRUE(fails(other->allocate(request), ErrorCode::stale_handle, "has finished"));
+  EXPECT_TRUE(fails(other->checkpoint(request), ErrorCode::stale_handle, "has finished"));
+  EXPECT_TRUE(fails(other->finish(request), ErrorCode::stale_handle, "has finished"));
+  other->abandon(request);  // holds nothing: nothing happens
 }
 
 // ---- Broken contracts.
@@ -255,22 +263,10 @@ TEST(PrefixCacheDeathTest, DuplicatesFreedAgainByTheCaller) {
   EXPECT_DEATH(cache.allocator->free(slots), "free of slot 8: its page 2 is already free");
 }
 
-TEST(PrefixCacheDeathTest, ARequestWhoseTailIsTheTrees) {
-  TestCache cache({.page_size = 4});
-  cache.put(tokens(4));
-  const Tokens key = tokens(3, 50);
-  Slots slots = cache->all_slots();
-  slots.resize(3);
-  Request request{.key = {key}, .slots = slots};
-  EXPECT_DEATH((void)cache->finish(request), "slot 4");
-}
-
-TEST(PrefixCacheDeathTest, ARequestThatReleasesAWindowOfTheTree) {
-  HybridCache cache({.page_size = 1, .window = 4});
-  cache.put(tokens(8));
-  Slots slots = cache.slots_of(tokens(8));
-  Request request{.key = {}, .slots = slots};  // says that they are its own
-  EXPECT_DEATH((void)cache->release_window(request, 8), "release_window of slot .* is the tree's");
+TEST(PrefixCacheDeathTest, DestroyedWhileARequestRuns) {
+  TestCache cache;
+  const Request request = *cache->start(tokens(4));
+  EXPECT_DEATH(cache.cache.reset(), "PrefixCache destroyed while 1 requests run");
 }
 
 TEST(PrefixCacheDeathTest, ProbeOfABatchWithoutRoomForTheAnswers) {
@@ -379,16 +375,18 @@ TEST(BadComponents, AStateSlotOfAnotherPoolIsRefused) {
 TEST(BadComponents, ASnapshotOfNoWholePageIsRefused) {
   HybridCache cache({.page_size = 16, .state = StateOptions{}});
   Running r(tokens(40));
-  cache->start(r.request).value();
-  cache->allocate(r.request, 0).value();
-  r.request.snapshot = cache.take_state();
-  for (const std::size_t length : {17, 48}) {
-    r.request.snapshot_length = length;
-    EXPECT_TRUE(fails(cache->checkpoint(r.request), kInvalid, "checkpoint: the snapshot"));
-    EXPECT_TRUE(fails(cache->finish(r.request), kInvalid, "at most 40"));
-  }
-  r.request.snapshot_length = 32;
-  cache->finish(r.request).value();
+  r.start(cache).value();
+  r.allocate(cache).value();
+  const StateSlot slot = cache.take_state();
+  for (const std::size_t length : {17, 48})
+    EXPECT_TRUE(fails(cache->set_snapshot(r.request, slot, length), kInvalid, "at most the 40"));
+  cache->set_snapshot(r.request, slot, 32).value();
+  EXPECT_TRUE(fails(cache->set_snapshot(r.request, slot, 32), ErrorCode::in_use,
+                    "one of 32 tokens that was not taken yet"));
+  r.computed(20);
+  EXPECT_TRUE(fails(r.checkpoint(cache), kInvalid, "checkpoint: the snapshot"));
+  r.computed(40);
+  r.finish(cache).value();
   EXPECT_TRUE(cache.closes());
 }
 

@@ -211,12 +211,9 @@ TEST(KvEvents, ACheckpointAnnouncesWhatIsNew) {
   TestCache cache({.page_size = 4, .events = true});
   cache.put(tokens(4));
   (void)cache->take_events();
-  const Tokens key = tokens(8);
-  Slots slots(8);
-  Request request{.key = {key}, .slots = slots};
-  ASSERT_TRUE(cache->start(request).ok());
-  ASSERT_TRUE(cache->allocate(request, 4).ok());
-  ASSERT_TRUE(cache->checkpoint(request, true).ok());
+  Request request = *cache->start(tokens(8));
+  ASSERT_TRUE(cache->allocate(request).ok());
+  ASSERT_TRUE(cache->checkpoint(request, 8, /*chunked=*/true).ok());
   ASSERT_TRUE(cache->finish(request).ok());
   const std::vector<KvEvent> events = cache->take_events();
   ASSERT_EQ(events.size(), 1u);

@@ -45,9 +45,9 @@ double hit_ratio(std::string_view policy, std::size_t page_size) {
     // Every fourth one is one of eight that take turns; the others are seen once.
     const Tokens key = i % 4 == 0 ? prompt(1 + i / 4 % 8, 6) : prompt(100 + i, 8);
     Running running(key);
-    const std::size_t cached = cache->start(running.request)->length;
-    cache->allocate(running.request, cached).value();
-    cache->finish(running.request).value();
+    const std::size_t cached = running.start(cache)->length;
+    running.allocate(cache).value();
+    running.finish(cache).value();
     hits += cached;
     sum += key.size();
   }
@@ -68,16 +68,13 @@ TEST(Hazard, CountsARequestOnceHoweverOftenItInserts) {
     Random random(5);
     for (int i = 0; i < 400; ++i) {
       Running running(prompt(static_cast<Token>(random.below(60)), 8));
-      cache->start(running.request).value();
-      cache->allocate(running.request, running.request.cached_length).value();
+      running.start(cache).value();
+      running.allocate(cache).value();
       for (const std::size_t chunk : {2 * kPage, 5 * kPage, 8 * kPage}) {
-        if (!checkpoints || chunk < running.request.cached_length) continue;
-        const Key whole = running.request.key;
-        running.request.key.tokens = whole.tokens.first(chunk);
-        cache->checkpoint(running.request, chunk < 8 * kPage).value();
-        running.request.key = whole;
+        if (!checkpoints || chunk < running.request.cached_length()) continue;
+        cache->checkpoint(running.request, chunk, chunk < 8 * kPage).value();
       }
-      cache->finish(running.request).value();
+      running.finish(cache).value();
     }
     std::vector<std::size_t> left;
     for (Token name = 0; name < 60; ++name) left.push_back(cache.probe(prompt(name, 8)));
@@ -108,10 +105,10 @@ TEST(Hazard, TheSameCallsEvictTheSameWhereverThingsLie) {
 TEST(Hazard, ARequestThatInsertsNoMoreIsCountedToo) {
   TestCache cache(CacheOptions{.page_size = kPage}, 64 * kPage, "hazard");
   Running running(prompt(1, 4));
-  cache->start(running.request).value();
-  cache->allocate(running.request, 0).value();
-  cache->checkpoint(running.request).value();
-  cache->finish(running.request, /*insert=*/false).value();
+  running.start(cache).value();
+  running.allocate(cache).value();
+  running.checkpoint(cache).value();
+  running.abandon(cache).value();
   EXPECT_EQ(cache.probe(prompt(1, 4)), 4 * kPage);
   EXPECT_TRUE(cache.closes());
 }

@@ -271,9 +271,8 @@ TEST(PrefixCacheSink, GetsAllVictimsOfAnEvictionInOneBatch) {
 TEST(PrefixCacheSink, GetsDuplicatesAndTailOfARequestInOneBatch) {
   SinkCache cache(4);
   (void)cache->insert({tokens(4)}, slot_range(4, 8)).value();
-  const Tokens key = tokens(10);
-  Slots slots = slot_range(8, 18);
-  Request request{.key = {key}, .slots = slots};
+  Request request = *cache->start(tokens(10), {.recompute = SIZE_MAX});
+  ASSERT_TRUE(cache->give_slots(request, slot_range(8, 18)).ok());
   ASSERT_TRUE(cache->finish(request).ok());
   ASSERT_EQ(cache.batches.size(), 1u);
   EXPECT_EQ(cache.batches[0], slot_range(8, 12) + slot_range(16, 18));
@@ -308,10 +307,19 @@ TEST(PrefixCacheSink, GivesEachSlotBackOnce) {
 
 TEST(PrefixCacheSink, HasNothingToAllocateFrom) {
   SinkCache cache;
-  const Tokens key = tokens(4);
-  Slots slots(4);
-  Request request{.key = {key}, .slots = slots};
-  EXPECT_TRUE(fails(cache->allocate(request, 0), ErrorCode::unavailable, "engine's own slots"));
+  Request request = *cache->start(tokens(4));
+  EXPECT_TRUE(fails(cache->allocate(request), ErrorCode::unavailable, "engine's own slots"));
+}
+
+TEST(PrefixCacheSink, SlotsThatAreTheTreesOrDoNotExistAreNotARequestsOwn) {
+  SinkCache cache(4);
+  (void)cache->insert({tokens(4)}, slot_range(4, 8)).value();
+  Request request = *cache->start(tokens(8, 50));
+  for (const std::int64_t first : {-1, 0, 4, 1 << 30})
+    EXPECT_FALSE(cache->give_slots(request, slot_range(first, first + 4)).ok()) << first;
+  EXPECT_TRUE(request.slots().empty());
+  EXPECT_TRUE(fails(cache->give_slots(request, slot_range(4, 8)), ErrorCode::invalid_argument,
+                    "give_slots: slot 4 at position 0 is the tree's"));
 }
 
 }  // namespace

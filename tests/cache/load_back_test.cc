@@ -139,15 +139,15 @@ TEST(HostTier, ARequestLoadsBack) {
   cache.settle();
   cache->evict(12);
   Running running(tokens(13));
-  EXPECT_EQ(cache->start(running.request)->host_length, 12u);
-  EXPECT_EQ(running.request.cached_length, 0u);
+  EXPECT_EQ(running.start(cache)->host_length, 12u);
+  EXPECT_EQ(running.request.cached_length(), 0u);
   EXPECT_EQ(cache->load_back(running.request)->tokens, 12u);
-  EXPECT_EQ(running.request.cached_length, 12u);
-  EXPECT_TRUE(cache->allocate(running.request, 12).ok());
-  cache.compute(running.prompt, running.slots, 12, 13);
+  EXPECT_EQ(running.request.cached_length(), 12u);
+  EXPECT_TRUE(running.allocate(cache).ok());
+  cache.compute(running.prompt, running.slots(), 12, 13);
   cache.open_gates();
-  EXPECT_TRUE(cache.holds(running.prompt, running.slots, 13));
-  EXPECT_TRUE(cache->finish(running.request).ok());
+  EXPECT_TRUE(cache.holds(running.prompt, running.slots(), 13));
+  EXPECT_TRUE(running.finish(cache).ok());
   cache.settle();
   EXPECT_TRUE(cache.closes());
 }

@@ -79,9 +79,9 @@ TEST(Pin, EndsWhenRoomIsMadeToo) {
   (void)*cache->pin({tokens(8, 100)}, {.ttl = seconds(5)});
   cache.advance(seconds(5));
   Running running(tokens(16, 500));
-  ASSERT_TRUE(cache->start(running.request).ok());
-  EXPECT_TRUE(cache->allocate(running.request, 0).ok());
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.start(cache).ok());
+  EXPECT_TRUE(running.allocate(cache).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_TRUE(cache.closes());
 }
 

@@ -17,26 +17,26 @@ TEST(PrefixCacheStart, LeavesOneTokenToCompute) {
   TestCache cache;
   cache.put(tokens(4));
   Running running(tokens(4));
-  const Match match = *cache->start(running.request);
+  const Match match = *running.start(cache);
   EXPECT_EQ(match.length, 3u);
-  EXPECT_EQ(running.request.cached_length, 3u);
-  running.request.lease.release();
+  EXPECT_EQ(running.request.cached_length(), 3u);
+  running.abandon(cache).value();
 }
 
 TEST(PrefixCacheStart, LeavesAWholePageWhenTheLastTokenEndsIt) {
   TestCache cache({.page_size = 4});
   cache.put(tokens(8));
   Running running(tokens(8));
-  EXPECT_EQ(cache->start(running.request)->length, 4u);
-  running.request.lease.release();
+  EXPECT_EQ(running.start(cache)->length, 4u);
+  running.abandon(cache).value();
 }
 
 TEST(PrefixCacheStart, ABigramKeyLeavesItsLastTokenAnyway) {
   TestCache cache({.page_size = 4, .bigram = true});
   cache.put(tokens(9));
   Running running(tokens(9));
-  EXPECT_EQ(cache->start(running.request)->length, 8u);
-  running.request.lease.release();
+  EXPECT_EQ(running.start(cache)->length, 8u);
+  running.abandon(cache).value();
 }
 
 TEST(PrefixCacheStart, WritesTheSlotsAndHoldsThem) {
@@ -44,39 +44,90 @@ TEST(PrefixCacheStart, WritesTheSlotsAndHoldsThem) {
   cache.put(tokens(4));
   const Slots expected = cache.slots_of(tokens(4));
   Running running(tokens(6));
-  ASSERT_EQ(cache->start(running.request)->length, 4u);
-  EXPECT_EQ(Slots(running.slots.begin(), running.slots.begin() + 4), expected);
-  EXPECT_TRUE(running.request.lease);
+  ASSERT_EQ(running.start(cache)->length, 4u);
+  EXPECT_EQ(Slots(running.request.slots().begin(), running.request.slots().begin() + 4), expected);
+  EXPECT_TRUE(running.request.is_running());
   EXPECT_EQ(cache->evict(4).tokens, 0u);
-  running.request.lease.release();
+  running.abandon(cache).value();
 }
 
 TEST(PrefixCacheStart, OfASingleTokenMatchesNothing) {
   TestCache cache;
   cache.put(tokens(1));
   Running running(tokens(1));
-  EXPECT_EQ(cache->start(running.request)->length, 0u);
-  EXPECT_FALSE(running.request.lease);
+  EXPECT_EQ(running.start(cache)->length, 0u);
+  EXPECT_EQ(cache->sizes().protected_tokens, 0u);
 }
 
-TEST(PrefixCacheStart, TwiceIsRefused) {
+TEST(PrefixCacheStart, CanLookNothingUpOrLeaveNothing) {
   TestCache cache;
   cache.put(tokens(4));
-  Running running(tokens(4));
-  ASSERT_TRUE(cache->start(running.request).ok());
-  const Snapshot before(cache);
-  EXPECT_TRUE(fails(cache->start(running.request), ErrorCode::in_use, "has started already"));
-  EXPECT_EQ(Snapshot(cache), before);
-  EXPECT_EQ(running.request.cached_length, 3u);
-  running.request.lease.release();
+  EXPECT_EQ((*cache->start(tokens(4), {.recompute = 0})).cached_length(), 4u);
+  EXPECT_EQ((*cache->start(tokens(4), {.recompute = 3})).cached_length(), 1u);
+  EXPECT_EQ((*cache->start(tokens(4), {.recompute = SIZE_MAX})).cached_length(), 0u);
+  EXPECT_TRUE(cache.closes());
 }
 
-TEST(PrefixCacheStart, WithTooFewSlotsIsRefused) {
-  TestCache cache;
-  Running running(tokens(4));
-  running.request.slots = running.request.slots.first(3);
-  EXPECT_TRUE(
-      fails(cache->start(running.request), ErrorCode::invalid_argument, "3 slots for 4 tokens"));
+TEST(Request, GivesEverythingBackWhenItGoes) {
+  TestCache cache({.page_size = 4});
+  cache.put(tokens(8));
+  {
+    Request request = *cache->start(tokens(20));
+    cache->allocate(request).value();
+    EXPECT_EQ(cache->sizes().protected_tokens, 8u);
+    EXPECT_TRUE(cache.closes(12));
+    Request moved = std::move(request);
+    EXPECT_TRUE(cache.closes(12));
+    moved = *cache->start(tokens(4, 90));  // the one before goes
+    EXPECT_EQ(cache->sizes().protected_tokens, 0u);
+  }
+  EXPECT_TRUE(cache.closes());
+}
+
+// What the tree has is never allocated again, whatever a caller says; and nothing leaks.
+TEST(Request, AllocatesBehindWhatItHasAndNowhereElse) {
+  TestCache cache({.page_size = 4}, 64);
+  cache.put(tokens(8));
+  Request request = *cache->start(tokens(20));
+  ASSERT_EQ(request.cached_length(), 8u);
+  for (const std::size_t n : {0u, 4u, 8u}) {
+    cache->allocate(request, n).value();
+    EXPECT_EQ(request.slots().size(), 8u) << n;
+  }
+  cache->allocate(request).value();
+  cache->allocate(request, 10).value();
+  EXPECT_EQ(request.slots().size(), 20u);
+  cache->finish(request).value();
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(Request, GrowsTokenByToken) {
+  TestCache cache({.page_size = 4});
+  Request request = *cache->start(tokens(3));
+  cache->allocate(request).value();
+  for (Token token = 4; token <= 9; ++token) {
+    request.append(token).value();
+    cache->allocate(request).value();
+  }
+  EXPECT_EQ(request.slots().size(), 9u);
+  cache->finish(request, 8).value();  // the last was sampled, not computed
+  EXPECT_EQ(Tokens(request.tokens().begin(), request.tokens().end()), tokens(9));
+  EXPECT_EQ(cache.probe(tokens(9)), 8u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(Request, CheckSeesWhatRequestsOwn) {
+  TestCache cache({.page_size = 4});
+  Request request = *cache->start(tokens(8));
+  cache->allocate(request).value();
+  EXPECT_TRUE(cache->check().ok());
+  const Slots own(request.slots().begin(), request.slots().end());
+  cache.allocator->free(own);  // behind its back
+  EXPECT_TRUE(fails(cache->check(), ErrorCode::corrupt, "of a request is free in the allocator"));
+  Slots all(cache.allocator->available());
+  cache.allocator->alloc(all).value();
+  EXPECT_TRUE(cache->check().ok());
+  cache->abandon(request);
 }
 
 // ---- checkpoint
@@ -84,12 +135,12 @@ TEST(PrefixCacheStart, WithTooFewSlotsIsRefused) {
 TEST(PrefixCacheCheckpoint, GivesThePagesToTheTreeAndHoldsThem) {
   TestCache cache({.page_size = 4});
   Running running(tokens(10));
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
-  ASSERT_TRUE(cache->checkpoint(running.request).ok());
-  EXPECT_EQ(running.request.cached_length, 8u);
+  ASSERT_TRUE(running.allocate(cache).ok());
+  ASSERT_TRUE(running.checkpoint(cache).ok());
+  EXPECT_EQ(running.request.cached_length(), 8u);
   EXPECT_EQ(cache->sizes(), (Sizes{.evictable = 0, .protected_tokens = 8, .total = 8}));
   EXPECT_TRUE(cache.closes(4));
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_TRUE(cache.closes());
 }
 
@@ -97,16 +148,17 @@ TEST(PrefixCacheCheckpoint, SwapsDuplicatesForTheTreesSlots) {
   TestCache cache({.page_size = 4});
   Running first(tokens(10));
   Running second(tokens(10));
-  ASSERT_TRUE(cache->allocate(first.request, 0).ok());
-  ASSERT_TRUE(cache->allocate(second.request, 0).ok());
-  const Slots own_tail(second.slots.begin() + 8, second.slots.end());
-  ASSERT_TRUE(cache->checkpoint(first.request).ok());
-  ASSERT_TRUE(cache->checkpoint(second.request).ok());
-  EXPECT_EQ(second.slots, Slots(first.slots.begin(), first.slots.begin() + 8) + own_tail);
+  ASSERT_TRUE(first.allocate(cache).ok());
+  ASSERT_TRUE(second.allocate(cache).ok());
+  const Slots own_tail(second.request.slots().begin() + 8, second.request.slots().end());
+  ASSERT_TRUE(first.checkpoint(cache).ok());
+  ASSERT_TRUE(second.checkpoint(cache).ok());
+  EXPECT_EQ(second.slots(),
+            Slots(first.request.slots().begin(), first.request.slots().begin() + 8) + own_tail);
   EXPECT_EQ(cache->stats().duplicate_tokens, 8u);
   EXPECT_TRUE(cache.closes(8));
-  ASSERT_TRUE(cache->finish(first.request).ok());
-  ASSERT_TRUE(cache->finish(second.request).ok());
+  ASSERT_TRUE(first.finish(cache).ok());
+  ASSERT_TRUE(second.finish(cache).ok());
   EXPECT_TRUE(cache.closes());
 }
 
@@ -114,12 +166,12 @@ TEST(PrefixCacheCheckpoint, MovesTheLeaseToTheNewEnd) {
   TestCache cache({.page_size = 4});
   cache.put(tokens(4));
   Running running(tokens(12));
-  ASSERT_EQ(cache->start(running.request)->length, 4u);
+  ASSERT_EQ(running.start(cache)->length, 4u);
   running.computed(8);
-  ASSERT_TRUE(cache->allocate(running.request, 4).ok());
-  ASSERT_TRUE(cache->checkpoint(running.request, true).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
+  ASSERT_TRUE(running.checkpoint(cache, true).ok());
   EXPECT_EQ(cache->sizes().protected_tokens, 8u);
-  running.request.lease.release();
+  running.abandon(cache).value();
   EXPECT_EQ(cache->sizes().protected_tokens, 0u);
   EXPECT_TRUE(cache.closes());
 }
@@ -128,23 +180,23 @@ TEST(PrefixCacheCheckpoint, LetsGoOfThePartlyMatchedPage) {
   TestCache cache({.page_size = 4});
   cache.put(tokens(8));
   Running running({1, 2, 3, 4, 5, 6, 70, 80, 90});
-  ASSERT_EQ(cache->start(running.request)->partial_length, 2u);
+  ASSERT_EQ(running.start(cache)->partial_length, 2u);
   ASSERT_EQ(cache->sizes().protected_tokens, 8u);
-  ASSERT_TRUE(cache->allocate(running.request, 4).ok());
-  ASSERT_TRUE(cache->checkpoint(running.request).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
+  ASSERT_TRUE(running.checkpoint(cache).ok());
   EXPECT_EQ(cache->sizes(), (Sizes{.evictable = 4, .protected_tokens = 8, .total = 12}));
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(PrefixCacheCheckpoint, OfLessThanAPageDoesNothing) {
   TestCache cache({.page_size = 4});
   Running running(tokens(3));
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
-  ASSERT_TRUE(cache->checkpoint(running.request).ok());
-  EXPECT_EQ(running.request.cached_length, 0u);
+  ASSERT_TRUE(running.allocate(cache).ok());
+  ASSERT_TRUE(running.checkpoint(cache).ok());
+  EXPECT_EQ(running.request.cached_length(), 0u);
   EXPECT_EQ(cache->sizes().total, 0u);
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_TRUE(cache.closes());
 }
 
@@ -153,11 +205,11 @@ TEST(PrefixCacheCheckpoint, ChunkedDoesNotCountAsAHit) {
   Running running(tokens(8));
   for (const std::size_t n : {4u, 8u}) {
     running.computed(n);
-    ASSERT_TRUE(cache->allocate(running.request, n - 4).ok());
-    ASSERT_TRUE(cache->checkpoint(running.request, true).ok());
+    ASSERT_TRUE(running.allocate(cache).ok());
+    ASSERT_TRUE(running.checkpoint(cache, true).ok());
   }
   EXPECT_NE(cache->dump().find("[0, 4) tokens 1 2 3 4 pages 1 locks 1 hits 0"), std::string::npos);
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_NE(cache->dump().find("[0, 4) tokens 1 2 3 4 pages 1 locks 0 hits 1"), std::string::npos);
 }
 
@@ -167,23 +219,23 @@ TEST(PrefixCacheCheckpoint, WorksThroughAPoolTheRequestFills) {
   Running running(tokens(16));
   for (std::size_t n = 4; n <= 16; n += 4) {
     running.computed(n);
-    ASSERT_TRUE(cache->allocate(running.request, n - 4).ok());
-    ASSERT_TRUE(cache->checkpoint(running.request, true).ok());
+    ASSERT_TRUE(running.allocate(cache).ok());
+    ASSERT_TRUE(running.checkpoint(cache, true).ok());
     EXPECT_TRUE(cache.closes());
   }
   EXPECT_EQ(cache->sizes().protected_tokens, 16u);
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_EQ(cache.probe(tokens(16)), 16u);
 }
 
 TEST(PrefixCacheCheckpoint, RaisesThePriorityAsked) {
   TestCache cache;
   Running running(tokens(4));
-  running.request.priority = 9;
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
-  ASSERT_TRUE(cache->checkpoint(running.request).ok());
+  running.options.priority = 9;
+  ASSERT_TRUE(running.allocate(cache).ok());
+  ASSERT_TRUE(running.checkpoint(cache).ok());
   EXPECT_NE(cache->dump().find("priority 9"), std::string::npos);
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
 }
 
 // ---- finish
@@ -191,13 +243,14 @@ TEST(PrefixCacheCheckpoint, RaisesThePriorityAsked) {
 TEST(PrefixCacheFinish, InsertsAndLetsGo) {
   TestCache cache({.page_size = 4});
   Running running(tokens(10));
-  ASSERT_TRUE(cache->start(running.request).ok());
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.start(cache).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_EQ(cache.probe(tokens(10)), 8u);
   EXPECT_EQ(cache->sizes().protected_tokens, 0u);
-  EXPECT_TRUE(running.request.slots.empty());
-  EXPECT_FALSE(running.request.lease);
+  EXPECT_TRUE(running.request.slots().empty());
+  EXPECT_FALSE(running.request.is_running());
+  EXPECT_EQ(cache->sizes().protected_tokens, 0u);
   EXPECT_TRUE(cache.closes());
 }
 
@@ -205,9 +258,9 @@ TEST(PrefixCacheFinish, WithoutInsertGivesBackWhatIsTheRequests) {
   TestCache cache({.page_size = 4});
   cache.put(tokens(4));
   Running running(tokens(10));
-  ASSERT_EQ(cache->start(running.request)->length, 4u);
-  ASSERT_TRUE(cache->allocate(running.request, 4).ok());
-  ASSERT_TRUE(cache->finish(running.request, false).ok());
+  ASSERT_EQ(running.start(cache)->length, 4u);
+  ASSERT_TRUE(running.allocate(cache).ok());
+  ASSERT_TRUE(running.abandon(cache).ok());
   EXPECT_EQ(cache.probe(tokens(10)), 4u);
   EXPECT_EQ(cache->sizes(), (Sizes{.evictable = 4, .protected_tokens = 0, .total = 4}));
   EXPECT_TRUE(cache.closes());
@@ -216,9 +269,9 @@ TEST(PrefixCacheFinish, WithoutInsertGivesBackWhatIsTheRequests) {
 TEST(PrefixCacheFinish, WithoutInsertKeepsWhatWasCheckpointed) {
   TestCache cache({.page_size = 4});
   Running running(tokens(10));
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
-  ASSERT_TRUE(cache->checkpoint(running.request).ok());
-  ASSERT_TRUE(cache->finish(running.request, false).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
+  ASSERT_TRUE(running.checkpoint(cache).ok());
+  ASSERT_TRUE(running.abandon(cache).ok());
   EXPECT_EQ(cache.probe(tokens(10)), 8u);
   EXPECT_TRUE(cache.closes());
 }
@@ -226,9 +279,9 @@ TEST(PrefixCacheFinish, WithoutInsertKeepsWhatWasCheckpointed) {
 TEST(PrefixCacheFinish, FreesSlotsBeyondTheComputedTokens) {
   TestCache cache({.page_size = 4});
   Running running(tokens(12));
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
-  running.request.key.tokens = running.request.key.tokens.first(5);
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
+  running.computed(5);
+  ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_EQ(cache->sizes().total, 4u);
   EXPECT_TRUE(cache.closes());
 }
@@ -237,23 +290,10 @@ TEST(PrefixCacheFinish, OfARequestThatComputedNothingJustLetsGo) {
   TestCache cache;
   cache.put(tokens(4));
   Running running(tokens(6));
-  ASSERT_EQ(cache->start(running.request)->length, 4u);
+  ASSERT_EQ(running.start(cache)->length, 4u);
   running.computed(4);
-  ASSERT_TRUE(cache->finish(running.request, false).ok());
+  ASSERT_TRUE(running.abandon(cache).ok());
   EXPECT_EQ(cache->sizes().evictable, 4u);
-  EXPECT_TRUE(cache.closes());
-}
-
-TEST(PrefixCacheFinish, TooFewSlotsAreRefusedAndTheRequestKeepsWhatItHas) {
-  TestCache cache;
-  Running running(tokens(4));
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
-  running.request.slots = running.request.slots.first(2);
-  EXPECT_TRUE(fails(cache->finish(running.request), ErrorCode::invalid_argument,
-                    "finish: 2 slots for 4 tokens"));
-  EXPECT_EQ(cache->sizes().total, 0u);
-  running.request.slots = running.slots;
-  ASSERT_TRUE(cache->finish(running.request).ok());
   EXPECT_TRUE(cache.closes());
 }
 
@@ -262,11 +302,11 @@ TEST(PrefixCacheFinish, TooFewSlotsAreRefusedAndTheRequestKeepsWhatItHas) {
 TEST(PrefixCacheBigramRequest, KeepsTheLastSlotUntilTheEnd) {
   TestCache cache({.bigram = true});
   Running running(tokens(5));
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
-  ASSERT_TRUE(cache->checkpoint(running.request).ok());
-  EXPECT_EQ(running.request.cached_length, 4u);
+  ASSERT_TRUE(running.allocate(cache).ok());
+  ASSERT_TRUE(running.checkpoint(cache).ok());
+  EXPECT_EQ(running.request.cached_length(), 4u);
   EXPECT_TRUE(cache.closes(1));
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_TRUE(cache.closes());
 }
 
@@ -278,13 +318,13 @@ TEST(PrefixCacheBigramRequest, ChunkedPrefillLosesNoSlot) {
       for (std::size_t from = 0; from < 21; from += chunk) {
         const std::size_t to = std::min<std::size_t>(21, from + chunk);
         running.computed(to);
-        ASSERT_TRUE(cache->allocate(running.request, from).ok());
-        ASSERT_TRUE(cache->checkpoint(running.request, to < 21).ok());
-        EXPECT_EQ(running.request.cached_length, (to - 1) / page * page);
-        const std::size_t tail = to - running.request.cached_length;
+        ASSERT_TRUE(running.allocate(cache).ok());
+        ASSERT_TRUE(running.checkpoint(cache, to < 21).ok());
+        EXPECT_EQ(running.request.cached_length(), (to - 1) / page * page);
+        const std::size_t tail = to - running.request.cached_length();
         EXPECT_TRUE(cache.closes((tail + page - 1) / page * page));
       }
-      ASSERT_TRUE(cache->finish(running.request).ok());
+      ASSERT_TRUE(running.finish(cache).ok());
       EXPECT_EQ(cache.probe(tokens(21)), 20u);
       EXPECT_TRUE(cache.closes());
     }
@@ -296,14 +336,14 @@ TEST(PrefixCacheBigramRequest, AMatchLongerThanTheFirstChunkIsKept) {
   TestCache cache({.page_size = 4, .bigram = true}, 64);
   cache.put(tokens(9));
   Running running(tokens(9) + tokens(4, 50));
-  ASSERT_EQ(cache->start(running.request)->length, 8u);
+  ASSERT_EQ(running.start(cache)->length, 8u);
   running.computed(8);
-  ASSERT_TRUE(cache->checkpoint(running.request, true).ok());
-  EXPECT_EQ(running.request.cached_length, 8u);
+  ASSERT_TRUE(running.checkpoint(cache, true).ok());
+  EXPECT_EQ(running.request.cached_length(), 8u);
   EXPECT_EQ(cache->sizes().protected_tokens, 8u);
   running.computed(13);
-  ASSERT_TRUE(cache->allocate(running.request, 8).ok());
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_EQ(cache.probe(tokens(9) + tokens(4, 50)), 12u);
   EXPECT_TRUE(cache.closes());
 }
@@ -315,17 +355,17 @@ TEST(ChunkCache, ReusesNothingAndLosesNothing) {
   const auto cache = *ChunkCache::create(*allocator);
   for (int round = 0; round < 2; ++round) {
     Running running(tokens(10));
-    const Match match = *cache->start(running.request);
+    const Match match = *running.start(cache);
     EXPECT_EQ(match.length, 0u);
     EXPECT_EQ(match.end, MatchEnd::disabled);
     running.computed(6);
-    ASSERT_TRUE(cache->allocate(running.request, 0).ok());
-    ASSERT_TRUE(cache->checkpoint(running.request, true).ok());
-    EXPECT_EQ(running.request.cached_length, 0u);
+    ASSERT_TRUE(running.allocate(cache).ok());
+    ASSERT_TRUE(running.checkpoint(cache, true).ok());
+    EXPECT_EQ(running.request.cached_length(), 0u);
     running.computed(10);
-    ASSERT_TRUE(cache->allocate(running.request, 6).ok());
+    ASSERT_TRUE(running.allocate(cache).ok());
     EXPECT_EQ(allocator->available(), 52u);
-    ASSERT_TRUE(cache->finish(running.request).ok());
+    ASSERT_TRUE(running.finish(cache).ok());
     EXPECT_EQ(allocator->available(), 64u);
   }
   EXPECT_EQ(cache->sizes(), Sizes{});

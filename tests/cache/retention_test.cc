@@ -114,12 +114,12 @@ TEST(Retention, EndsInsideAPageAreMovedOutwardsAndCounted) {
 TEST(Retention, OfARequestIsGivenWithWhatItInserts) {
   ClockedCache cache(kPage);
   Running running(tokens(10, 100));
-  running.request.retention = {{.from = 0, .to = 6, .priority = 4},
+  running.options.retention = {{.from = 0, .to = 6, .priority = 4},
                                {.from = 10, .priority = -5}};  // what it is going to decode
-  ASSERT_TRUE(cache->start(running.request).ok());
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
-  ASSERT_TRUE(cache->finish(running.request).ok());
-  EXPECT_EQ(running.request.widened_ranges, 2u);
+  ASSERT_TRUE(running.start(cache).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
+  EXPECT_EQ(running.request.widened_ranges(), 2u);
   cache.put(tokens(4, 200));
   cache->evict(4);
   EXPECT_EQ(cache.probe(tokens(10, 100)), 8u);
@@ -166,19 +166,12 @@ TEST(Retention, BadRangesAreRefusedAndChangeNothing) {
   EXPECT_EQ(Snapshot(cache), before);
   cache.allocator->free(slots);
   Running running(tokens(8, 100));
-  running.request.retention = {{.from = 0, .to = 9}};
-  EXPECT_TRUE(fails(cache->start(running.request), ErrorCode::invalid_argument,
+  running.options.retention = {{.from = 0, .to = 9}};
+  EXPECT_TRUE(fails(running.start(cache), ErrorCode::invalid_argument,
                     "start: tokens [0, 9) are to be retained of a request of 8"));
-  running.request.retention = {};
-  ASSERT_TRUE(cache->start(running.request).ok());
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
-  running.request.retention = {{.priority = 1000}};
-  EXPECT_TRUE(fails(cache->checkpoint(running.request), ErrorCode::invalid_argument,
-                    "checkpoint: tokens from 0 on are to have priority 1000"));
-  EXPECT_TRUE(fails(cache->finish(running.request), ErrorCode::invalid_argument,
-                    "finish: tokens from 0 on are to have priority 1000"));
-  running.request.retention = {};
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  running.options.retention = {{.priority = 1000}};
+  EXPECT_TRUE(fails(running.start(cache), ErrorCode::invalid_argument,
+                    "start: tokens from 0 on are to have priority 1000"));
   EXPECT_TRUE(cache.closes());
 }
 

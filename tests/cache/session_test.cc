@@ -97,13 +97,13 @@ TEST(Session, WhatARequestHoldsGoesWhenItIsDone) {
   ClockedCache cache(kPage);
   const SessionId id = *cache->open_session();
   Running running(tokens(16, 100));
-  running.request.session = id;
-  ASSERT_TRUE(cache->start(running.request).ok());
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
-  ASSERT_TRUE(cache->checkpoint(running.request).ok());
+  running.options.session = id;
+  ASSERT_TRUE(running.start(cache).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
+  ASSERT_TRUE(running.checkpoint(cache).ok());
   ASSERT_TRUE(cache->close_session(id).ok());
   EXPECT_EQ(cache.probe(tokens(16, 100)), 16u);
-  ASSERT_TRUE(cache->finish(running.request, /*insert=*/false).ok());
+  ASSERT_TRUE(running.abandon(cache).ok());
   cache->poll();
   EXPECT_EQ(cache->sizes().total, 0u);
   EXPECT_TRUE(cache.closes());
@@ -113,11 +113,11 @@ TEST(Session, ClosingReleasesTheHostToo) {
   TieredCache cache;
   const SessionId id = *cache->open_session();
   Running running(tokens(16, 100));
-  running.request.session = id;
-  ASSERT_TRUE(cache->start(running.request).ok());
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
-  cache.compute(tokens(16, 100), running.slots, 0, 16);
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  running.options.session = id;
+  ASSERT_TRUE(running.start(cache).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
+  cache.compute(tokens(16, 100), running.slots(), 0, 16);
+  ASSERT_TRUE(running.finish(cache).ok());
   ASSERT_TRUE(cache->close_session(id).ok());  // the copy to the host is under way
   poll_until_idle(*cache.cache);
   cache->poll();
@@ -136,8 +136,8 @@ TEST(Session, UnknownOnesAreRefused) {
   EXPECT_TRUE(fails(cache->touch(id), ErrorCode::stale_handle, message));
   EXPECT_TRUE(fails(cache->touch({}), ErrorCode::stale_handle, "there is no session 0"));
   Running running(tokens(16, 100));
-  running.request.session = id;
-  EXPECT_TRUE(fails(cache->start(running.request), ErrorCode::stale_handle, message));
+  running.options.session = id;
+  EXPECT_TRUE(fails(running.start(cache), ErrorCode::stale_handle, message));
   const Slots slots = cache.take(8);
   EXPECT_TRUE(fails(cache->insert({tokens(8, 100)}, slots, {.session = id}),
                     ErrorCode::stale_handle, message));

@@ -235,19 +235,17 @@ TEST(StateEvict, MakesRoomForAllocateState) {
 TEST(StateRequest, GivesTheTreeWhatASnapshotStandsFor) {
   HybridCache cache = state_cache({}, 16);
   Running r(tokens(100));
-  cache->start(r.request).value();
-  cache->allocate(r.request, 0).value();
-  cache->checkpoint(r.request).value();  // without a snapshot there is nothing to give
+  r.start(cache).value();
+  r.allocate(cache).value();
+  r.checkpoint(cache).value();  // without a snapshot there is nothing to give
   EXPECT_EQ(cache.full_sizes().total, 0u);
-  r.request.snapshot = *cache->allocate_state();
-  r.request.snapshot_length = 64;
-  cache->checkpoint(r.request).value();
-  EXPECT_EQ(r.request.cached_length, 64u);
-  EXPECT_FALSE(r.request.snapshot);
+  cache->set_snapshot(r.request, *cache->allocate_state(), 64).value();
+  r.checkpoint(cache).value();
+  EXPECT_EQ(r.request.cached_length(), 64u);
+  EXPECT_FALSE(r.request.snapshot());
   EXPECT_EQ(cache.state_sizes(), (Sizes{0, 1, 1}));
-  r.request.snapshot = *cache->allocate_state();
-  r.request.snapshot_length = 96;
-  cache->finish(r.request).value();
+  cache->set_snapshot(r.request, *cache->allocate_state(), 96).value();
+  r.finish(cache).value();
   EXPECT_EQ(cache.match(tokens(100)).length, 96u);
   EXPECT_EQ(cache.match(tokens(80)).length, 64u);
   EXPECT_TRUE(cache.closes());
@@ -256,11 +254,10 @@ TEST(StateRequest, GivesTheTreeWhatASnapshotStandsFor) {
 TEST(StateRequest, ThatDoesNotInsertGivesItsSnapshotBack) {
   HybridCache cache = state_cache();
   Running r(tokens(10));
-  cache->start(r.request).value();
-  cache->allocate(r.request, 0).value();
-  r.request.snapshot = *cache->allocate_state();
-  r.request.snapshot_length = 10;
-  cache->finish(r.request, false).value();
+  r.start(cache).value();
+  r.allocate(cache).value();
+  cache->set_snapshot(r.request, *cache->allocate_state(), 10).value();
+  r.abandon(cache).value();
   EXPECT_TRUE(cache.closes());
 }
 
@@ -269,12 +266,10 @@ TEST(StateRequest, StartReturnsTheSnapshotToCopyAndHoldsIt) {
   const StateSlot snapshot = cache.take_state();
   cache.put(tokens(8), {.snapshot = snapshot});
   Running r(tokens(12));
-  const Match match = *cache->start(r.request);
+  const Match match = *r.start(cache);
   EXPECT_EQ(match.snapshot, snapshot);
   EXPECT_EQ(cache->evict({.snapshots = 1}).snapshots, 0u);
-  r.request.slots = r.request.slots.first(8);
-  r.request.key.tokens = r.request.key.tokens.first(8);
-  cache->finish(r.request).value();
+  r.abandon(cache).value();
   EXPECT_TRUE(cache.closes());
 }
 
@@ -304,12 +299,11 @@ TEST(AllComponents, SayWhichOneHoldsAMatchBack) {
 TEST(AllComponents, KeepTheWindowOfASnapshotThatIsStillToBeGiven) {
   HybridCache cache({.page_size = 1, .window = 4, .state = StateOptions{}});
   Running r(tokens(40));
-  cache->start(r.request).value();
-  cache->allocate(r.request, 0).value();
-  r.request.snapshot = *cache->allocate_state();
-  r.request.snapshot_length = 20;
+  r.start(cache).value();
+  r.allocate(cache).value();
+  cache->set_snapshot(r.request, *cache->allocate_state(), 20).value();
   EXPECT_EQ(*cache->release_window(r.request, 40), 16u);
-  cache->finish(r.request).value();
+  r.finish(cache).value();
   EXPECT_EQ(cache.match(tokens(40)).length, 20u);
   EXPECT_TRUE(cache.closes());
 }

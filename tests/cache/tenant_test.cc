@@ -78,9 +78,9 @@ TEST(Tenant, AnUnusedFloorIsLent) {
   cache.put(tokens(64, 100), kB);
   EXPECT_EQ(device_tokens(cache, "b"), 64u);
   Running running(tokens(32, 500), kA);
-  ASSERT_TRUE(cache->start(running.request).ok());
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());  // and taken back
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.start(cache).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());  // and taken back
+  ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_EQ(device_tokens(cache, "a"), 32u);
   EXPECT_EQ(device_tokens(cache, "b"), 32u);
 }
@@ -125,23 +125,21 @@ TEST(Tenant, AllocationForOneAtItsCapTakesFromItself) {
   cache.put(tokens(32, 900), kB);
   cache.put(tokens(32, 100), kA);
   Running running(tokens(16, 500), kA);
-  ASSERT_TRUE(cache->start(running.request).ok());
-  ASSERT_TRUE(cache->allocate(running.request, 0).ok());
+  ASSERT_TRUE(running.start(cache).ok());
+  ASSERT_TRUE(running.allocate(cache).ok());
   EXPECT_EQ(device_tokens(cache, "a"), 16u);
   EXPECT_EQ(device_tokens(cache, "b"), 32u);
-  ASSERT_TRUE(cache->finish(running.request).ok());
+  ASSERT_TRUE(running.finish(cache).ok());
 }
 
 TEST(Tenant, AllocationThatWouldTouchAFloorFails) {
   ClockedCache cache(kPage, shares(48, 64), 64);
   cache.put(tokens(48, 100), kA);
   Running running(tokens(24, 500), kB);
-  ASSERT_TRUE(cache->start(running.request).ok());
-  EXPECT_TRUE(fails(cache->allocate(running.request, 0), ErrorCode::out_of_capacity,
+  ASSERT_TRUE(running.start(cache).ok());
+  EXPECT_TRUE(fails(running.allocate(cache), ErrorCode::out_of_capacity,
                     "needs 24 tokens in whole pages; 16 are free and 0 evictable"));
-  running.request.slots = {};
-  running.request.key.tokens = {};
-  ASSERT_TRUE(cache->finish(running.request, false).ok());
+  ASSERT_TRUE(running.abandon(cache).ok());
   EXPECT_EQ(device_tokens(cache, "a"), 48u);
 }
 
@@ -240,9 +238,9 @@ class Chats {
 
 std::size_t serve(TestCache& cache, const Tokens& prompt, std::string_view ns) {
   Running running(prompt, ns);
-  const std::size_t cached = cache->start(running.request)->length;
-  cache->allocate(running.request, cached).value();
-  cache->finish(running.request).value();
+  const std::size_t cached = running.start(cache)->length;
+  running.allocate(cache).value();
+  running.finish(cache).value();
   return cached;
 }
 

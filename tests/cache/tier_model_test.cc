@@ -248,49 +248,50 @@ class TierModel {
   void request(std::uint8_t a, std::uint8_t b) {
     const Tokens key = key_of(a, b);
     const std::string_view ns = ns_of(a);
-    Running running(key, ns);
-    Request& request = running.request;
-    if (b % 5 == 1 && !sessions_.empty()) request.session = sessions_[a % sessions_.size()];
-    if (b % 7 == 2) request.retention = {{.from = a % key.size(), .priority = b % 5 - 1}};
+    RequestOptions options{.ns = ns};
+    if (b % 5 == 1 && !sessions_.empty()) options.session = sessions_[a % sessions_.size()];
+    if (b % 7 == 2) options.retention = {{.from = a % key.size(), .priority = b % 5 - 1}};
     const bool fails = faults_ && b % 8 == 7;
     copier_.fail_at_once(fails);
-    if (!cache_->start(request)) return;
+    Result<Request> started = cache_->start(key, options);
+    if (!started) return;
+    Request& request = *started;
     const Result<LoadBack> loaded = cache_->load_back(request);
     copier_.fail_at_once(false);
     const bool intact = end_loads(!fails);
     bool go_on = loaded.ok() && intact;
     if (go_on) {
       const ::testing::AssertionResult right =
-          cache_.holds(key, running.slots, request.cached_length, ns);
+          cache_.holds(key, slots_of(request), request.cached_length(), ns);
       if (!right) RC_FAIL(std::string(right.message()));
     }
-    go_on = go_on && cache_->allocate(request, request.cached_length).ok();
+    go_on = go_on && cache_->allocate(request).ok();
     if (!go_on) {
       open_gates();
-      request.slots = request.slots.first(request.cached_length);
-      request.key.tokens = request.key.tokens.first(request.cached_length);
-      RC_ASSERT(cache_->finish(request, false).ok());
+      cache_->abandon(request);
       poll();
       return;
     }
-    cache_.compute(key, running.slots, request.cached_length, key.size(), ns);
+    cache_.compute(key, slots_of(request), request.cached_length(), key.size(), ns);
     if (cache_.states) {
       const std::size_t units = key.size() - (bigram_ ? 1 : 0);
       const std::size_t page_size = cache_->options().page_size;
       const std::size_t length = units / page_size * page_size;
-      if (length >= request.cached_length && length > 0) {
+      if (length >= request.cached_length() && length > 0) {
         const Result<StateSlot> slot = cache_->allocate_state();
         if (slot.ok()) {
           cache_.state.write(row_of(*slot), TieredCache::row_value(key, length - 1, ns));
-          request.snapshot = *slot;
-          request.snapshot_length = length;
+          RC_ASSERT(cache_->set_snapshot(request, *slot, length).ok());
         }
       }
     }
     if (cache_.window_slots && a % 5 < 2)
       RC_ASSERT(cache_->release_window(request, key.size()).ok());
-    if (b % 3 == 0) RC_ASSERT(cache_->checkpoint(request, b % 2 == 0).ok());
-    RC_ASSERT(cache_->finish(request, a % 13 != 5).ok());
+    if (b % 3 == 0) RC_ASSERT(cache_->checkpoint(request, {}, b % 2 == 0).ok());
+    if (a % 13 == 5)
+      cache_->abandon(request);
+    else
+      RC_ASSERT(cache_->finish(request).ok());
   }
   bool gate_failed() {
     bool failed = false;

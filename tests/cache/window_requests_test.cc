@@ -21,8 +21,8 @@ HybridCache window_cache(std::size_t page_size = kPage, std::size_t window = kWi
 // A request of which all tokens are computed.
 struct Computed : Running {
   Computed(HybridCache& cache, Tokens prompt) : Running(std::move(prompt)) {
-    cache->start(request).value();
-    cache->allocate(request, request.cached_length).value();
+    start(cache).value();
+    allocate(cache).value();
   }
 };
 
@@ -36,12 +36,12 @@ TEST(WindowRelease, GivesBackWholePagesBehindTheWindowOnce) {
   EXPECT_EQ(*cache->release_window(r.request, 48), 0u);
   EXPECT_EQ(*cache->release_window(r.request, 63), 0u);
   EXPECT_EQ(*cache->release_window(r.request, 100), 48u);
-  EXPECT_EQ(r.request.window_released, 64u);
+  EXPECT_EQ(r.request.window_released(), 64u);
   Slots windows(100);
-  cache.window->translate(r.slots, windows);
+  cache.window->translate(r.slots(), windows);
   EXPECT_EQ(std::count(windows.begin(), windows.end(), SlotId{0}), 64);
   EXPECT_TRUE(cache.closes({.full = 112, .windows = 48}));
-  cache->finish(r.request).value();
+  r.finish(cache).value();
   EXPECT_TRUE(cache.closes());
 }
 
@@ -50,7 +50,7 @@ TEST(WindowRelease, LeavesAnEndThatCanBeMatched) {
     HybridCache cache = window_cache();
     Computed r(cache, tokens(n));
     cache->release_window(r.request, n).value();
-    cache->finish(r.request).value();
+    r.finish(cache).value();
     EXPECT_EQ(cache.probe(tokens(n)), n / kPage * kPage) << n;
     EXPECT_LE(cache.window_sizes().total, kWindow) << n;
     EXPECT_TRUE(cache.closes());
@@ -61,12 +61,12 @@ TEST(WindowRelease, DoesNotTouchWhatTheTreeHas) {
   HybridCache cache = window_cache();
   cache.put(tokens(64));
   Computed r(cache, tokens(160));
-  ASSERT_EQ(r.request.cached_length, 64u);
+  ASSERT_EQ(r.request.cached_length(), 64u);
   EXPECT_EQ(*cache->release_window(r.request, 96), 0u);
   EXPECT_EQ(cache.window_sizes().total, 64u);
   EXPECT_EQ(*cache->release_window(r.request, 112), 16u);
   EXPECT_TRUE(cache.closes({.full = 96, .windows = 80}));
-  cache->finish(r.request).value();
+  r.finish(cache).value();
   EXPECT_TRUE(cache.closes());
 }
 
@@ -81,7 +81,7 @@ TEST(WindowRelease, LetsGoOfTheLeasesWindowOnceItLiesBehind) {
   EXPECT_EQ(cache.full_sizes().protected_tokens, 64u);
   // The tree may take it now; the request goes on, and gives the path a whole end again.
   EXPECT_EQ(cache.evict_window(1000), 64u);
-  cache->finish(r.request).value();
+  r.finish(cache).value();
   EXPECT_EQ(cache.probe(tokens(160)), 160u);
   EXPECT_EQ(cache.probe(tokens(64)), 0u);
   EXPECT_TRUE(cache.closes());
@@ -95,11 +95,11 @@ TEST(WindowRelease, WorksForABatchOrNotAtAll) {
   const std::size_t too_far[] = {64, 65};
   EXPECT_TRUE(fails(cache->release_window(requests, too_far), ErrorCode::invalid_argument,
                     "request 1 has 64 slots, 65 tokens"));
-  EXPECT_EQ(a.request.window_released, 0u);
+  EXPECT_EQ(a.request.window_released(), 0u);
   const std::size_t lengths[] = {64, 48};
   EXPECT_EQ(*cache->release_window(requests, lengths), 48u);
-  cache->finish(a.request).value();
-  cache->finish(b.request).value();
+  a.finish(cache).value();
+  b.finish(cache).value();
   EXPECT_TRUE(cache.closes());
 }
 
@@ -109,7 +109,7 @@ TEST(WindowRelease, OfABigramKeyCountsPairs) {
   EXPECT_EQ(*cache->release_window(r.request, 48), 0u);  // 47 pairs
   EXPECT_EQ(*cache->release_window(r.request, 49), 16u);
   EXPECT_EQ(*cache->release_window(r.request, 65), 16u);
-  cache->finish(r.request).value();
+  r.finish(cache).value();
   EXPECT_EQ(cache.probe(tokens(65)), 64u);
   EXPECT_TRUE(cache.closes());
 }
@@ -119,13 +119,13 @@ TEST(WindowCheckpoint, AfterAReleaseKeepsTheTailAndHoldsIt) {
   Computed r(cache, tokens(128));
   r.computed(96);
   cache->release_window(r.request, 96).value();
-  cache->checkpoint(r.request, true).value();
+  r.checkpoint(cache, true).value();
   EXPECT_EQ(cache.full_sizes(), (Sizes{0, 96, 96}));
   EXPECT_EQ(cache.window_sizes(), (Sizes{0, 32, 32}));
   r.computed(128);
-  cache->checkpoint(r.request).value();
+  r.checkpoint(cache).value();
   EXPECT_EQ(cache.window_sizes(), (Sizes{32, 32, 64}));
-  cache->finish(r.request).value();
+  r.finish(cache).value();
   EXPECT_EQ(cache.probe(tokens(128)), 128u);
   EXPECT_TRUE(cache.closes());
 }
@@ -136,12 +136,12 @@ TEST(WindowCheckpoint, GivesTheRequestTheTreesSlotsButItsOwnOverATombstone) {
   cache.put_rest(tokens(64) + tokens(64, 500));
   ASSERT_EQ(cache.evict_window(1), 64u);
   Computed r(cache, tokens(64) + tokens(16, 900));
-  ASSERT_EQ(r.request.cached_length, 0u);  // the window before 64 has gone
-  const Slots own = r.slots;
-  cache->checkpoint(r.request).value();
-  EXPECT_EQ(r.slots, own);
+  ASSERT_EQ(r.request.cached_length(), 0u);  // the window before 64 has gone
+  const Slots own = r.slots();
+  r.checkpoint(cache).value();
+  EXPECT_EQ(r.slots(), own);
   EXPECT_EQ(cache.slots_of(tokens(64)), Slots(own.begin(), own.begin() + 64));
-  cache->finish(r.request).value();
+  r.finish(cache).value();
   EXPECT_TRUE(cache.closes());
 }
 
@@ -149,8 +149,8 @@ TEST(WindowFinish, OfARequestThatWasRolledBackKeepsNothingWithoutAWindow) {
   HybridCache cache = window_cache();
   Computed r(cache, tokens(160));
   cache->release_window(r.request, 160).value();
-  r.request.key.tokens = r.request.key.tokens.first(140);  // 20 speculated tokens were wrong
-  cache->finish(r.request).value();
+  r.computed(140);  // 20 speculated tokens were wrong
+  r.finish(cache).value();
   EXPECT_EQ(cache.full_sizes().total, 0u);
   EXPECT_TRUE(cache.closes());
 }
@@ -161,7 +161,7 @@ TEST(WindowFinish, InsertsNothingThatItsLeaseAloneKept) {
   Computed r(cache, tokens(160));
   cache->release_window(r.request, 160).value();
   cache.evict_window(1000);
-  cache->finish(r.request, /*insert=*/false).value();
+  r.abandon(cache).value();
   EXPECT_EQ(cache.full_sizes().total, 0u);  // a tombstone that nobody holds any more
   EXPECT_TRUE(cache.closes());
 }
@@ -176,9 +176,9 @@ TEST(Window, SmallerThanAPageIsGivenBackInWholePages) {
     EXPECT_EQ(*cache->release_window(r.request, 32), 16u) << w;  // a match of 32 needs [16, 32)
     EXPECT_EQ(*cache->release_window(r.request, 47), 0u) << w;   // so does one of 47
     EXPECT_EQ(*cache->release_window(r.request, 100), 64u) << w;
-    EXPECT_EQ(r.request.window_released, 80u) << w;
+    EXPECT_EQ(r.request.window_released(), 80u) << w;
     EXPECT_TRUE(cache.closes({.full = 112, .windows = 32})) << w;
-    cache->finish(r.request).value();
+    r.finish(cache).value();
     EXPECT_EQ(cache.probe(tokens(100)), 96u) << w;
     EXPECT_EQ(cache.window_sizes().total, 16u) << w;
     EXPECT_TRUE(cache.closes()) << w;
@@ -192,7 +192,7 @@ TEST(Window, SmallerThanAPageLeavesAnEndThatCanBeMatched) {
       Computed r(cache, tokens(n));
       for (std::size_t computed = 1; computed <= n; ++computed)
         cache->release_window(r.request, computed).value();
-      cache->finish(r.request).value();
+      r.finish(cache).value();
       EXPECT_EQ(cache.probe(tokens(n)), n / kPage * kPage) << n << ", window " << w;
       EXPECT_LE(cache.window_sizes().total, kPage) << n << ", window " << w;
       EXPECT_TRUE(cache.closes());
@@ -204,18 +204,18 @@ TEST(Window, SmallerThanAPageIsHeldUntilAWholePageLiesBehindTheLease) {
   HybridCache cache = window_cache(kPage, 4);
   cache.put(tokens(64));
   Computed r(cache, tokens(160));
-  ASSERT_EQ(r.request.cached_length, 64u);
+  ASSERT_EQ(r.request.cached_length(), 64u);
   cache->release_window(r.request, 79).value();  // sees [75, 79), but what is cached ends at 64
   EXPECT_EQ(cache.window_sizes().protected_tokens, 16u);
   cache->release_window(r.request, 80).value();
   EXPECT_EQ(cache.window_sizes().protected_tokens, 0u);
   EXPECT_EQ(cache.evict_window(1000), 64u);
   r.computed(80);
-  cache->checkpoint(r.request, true).value();
-  EXPECT_EQ(r.request.cached_length, 80u);
+  r.checkpoint(cache, true).value();
+  EXPECT_EQ(r.request.cached_length(), 80u);
   EXPECT_EQ(cache.window_sizes(), (Sizes{0, 16, 16}));
   r.computed(160);
-  cache->finish(r.request).value();
+  r.finish(cache).value();
   EXPECT_EQ(cache.probe(tokens(160)), 160u);
   EXPECT_EQ(cache.probe(tokens(64)), 0u);
   EXPECT_TRUE(cache.closes());
@@ -224,10 +224,9 @@ TEST(Window, SmallerThanAPageIsHeldUntilAWholePageLiesBehindTheLease) {
 TEST(Window, SmallerThanAPageKeepsThePageBeforeASnapshot) {
   HybridCache cache({.page_size = kPage, .window = 1, .state = StateOptions{}});
   Computed r(cache, tokens(100));
-  r.request.snapshot = *cache->allocate_state();
-  r.request.snapshot_length = 48;
+  cache->set_snapshot(r.request, *cache->allocate_state(), 48).value();
   EXPECT_EQ(*cache->release_window(r.request, 100), 32u);
-  cache->finish(r.request).value();
+  r.finish(cache).value();
   EXPECT_EQ(cache.probe(tokens(100)), 48u);
   EXPECT_TRUE(cache.closes());
 }
@@ -237,13 +236,13 @@ TEST(Window, SmallerThanAPageWithoutATreeKeepsWhatTheNextTokenSees) {
       *WindowAllocator::create({.full_tokens = 256, .window_tokens = 128, .page_size = kPage});
   auto cache = *ChunkCache::create(*allocator, 4);
   Running r(tokens(100));
-  cache->start(r.request).value();
-  cache->allocate(r.request, 0).value();
+  r.start(cache).value();
+  r.allocate(cache).value();
   EXPECT_EQ(*cache->release_window(r.request, 19), 0u);  // sees [15, 19)
   EXPECT_EQ(*cache->release_window(r.request, 20), 16u);
   EXPECT_EQ(*cache->release_window(r.request, 100), 80u);
   EXPECT_EQ(allocator->window().available(), 128u - 16u);
-  cache->finish(r.request).value();
+  r.finish(cache).value();
   EXPECT_EQ(allocator->window().available(), 128u);
 }
 
@@ -254,14 +253,14 @@ TEST(WindowChunkCache, GivesBackAllThatNoTokenToComeSees) {
       *WindowAllocator::create({.full_tokens = 256, .window_tokens = 128, .page_size = kPage});
   auto cache = *ChunkCache::create(*allocator, kWindow);
   Running r(tokens(100));
-  cache->start(r.request).value();
-  cache->allocate(r.request, 0).value();
+  r.start(cache).value();
+  r.allocate(cache).value();
   EXPECT_EQ(*cache->release_window(r.request, 47), 0u);
   EXPECT_EQ(*cache->release_window(r.request, 100), 64u);
   EXPECT_EQ(*cache->release_window(r.request, 100), 0u);
   EXPECT_EQ(allocator->window().available(), 128u - 48u);
   EXPECT_EQ(allocator->full().available(), 256u - 112u);
-  cache->finish(r.request).value();
+  r.finish(cache).value();
   EXPECT_EQ(allocator->window().available(), 128u);
   EXPECT_EQ(allocator->full().available(), 256u);
 }
@@ -276,18 +275,17 @@ void serve_long_conversations(std::size_t window) {
   Tokens conversation = tokens(64);
   for (int turn = 0; turn < 8; ++turn) {
     Running r(conversation);
-    cache->start(r.request).value();
+    r.start(cache).value();
     if (turn > 0) {
-      EXPECT_GE(r.request.cached_length, conversation.size() - 64 - kPage) << turn;
+      EXPECT_GE(r.request.cached_length(), conversation.size() - 64 - kPage) << turn;
     }
-    for (std::size_t n = r.request.cached_length; n < conversation.size();) {  // chunks of a page
+    for (std::size_t n = r.request.cached_length(); n < conversation.size();) {  // chunks of a page
       const std::size_t next = std::min(n + kPage, conversation.size());
-      Request part{.key = {}, .slots = std::span(r.slots).first(next)};
-      cache->allocate(part, n).value();
+      cache->allocate(r.request, next).value();
       n = next;
       cache->release_window(r.request, n).value();
     }
-    cache->finish(r.request).value();
+    r.finish(cache).value();
     cache->check().value();
     EXPECT_LE(cache->sizes(ComponentKind::window).total, 128u);
     conversation = conversation + tokens(64, 1000 * (turn + 1));

@@ -407,16 +407,16 @@ TEST(WindowEvict, MakesRoomOnBothSidesForAllocate) {
   for (Token i = 0; i < 8; ++i) cache.put(tokens(64, 1000 * (i + 1)));
   ASSERT_EQ(cache.window->window().available(), 0u);
   Running running(tokens(100));
-  EXPECT_TRUE(cache->allocate(running.request, 0).ok());
+  EXPECT_TRUE(running.allocate(cache).ok());
   EXPECT_EQ(cache.window_sizes().total, HybridCache::kWindowTokens - 128);
   EXPECT_TRUE(cache.closes({.full = 100, .windows = 100}));
-  cache->finish(running.request, false).value();
+  running.abandon(cache).value();
 }
 
 TEST(WindowEvict, AllocateSaysWhichSideLacksRoom) {
   HybridCache cache = window_cache();
   Running running(tokens(600));
-  EXPECT_TRUE(fails(cache->allocate(running.request, 0), ErrorCode::out_of_capacity,
+  EXPECT_TRUE(fails(running.allocate(cache), ErrorCode::out_of_capacity,
                     "window slots; 512 are free and 0 evictable"));
 }
 

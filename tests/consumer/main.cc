@@ -29,9 +29,8 @@ int main() {
 #endif
   auto cache = *pando::PrefixCache::create(options, *allocator);
   const std::vector<pando::Token> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9};
-  std::vector<pando::SlotId> slots(tokens.size());
-  pando::Request request{.key = {tokens}, .slots = slots};
-  cache->allocate(request, 0).value();
+  pando::Request request = *cache->start(tokens);
+  cache->allocate(request).value();
   cache->finish(request).value();
 #ifdef WITH_events
   auto publisher = *pando::EventPublisher::create();

@@ -240,9 +240,9 @@ TEST(MetricsHttp, ScrapesRunWhileTheCacheWorks) {
   });
   for (Token i = 0; i < 2000; ++i) {
     Running r(tokens(24, 10 * (i % 50)), i % 3 == 0 ? "a" : "b");
-    cache->start(r.request).value();
-    cache->allocate(r.request, r.request.cached_length).value();
-    cache->finish(r.request).value();
+    r.start(cache).value();
+    r.allocate(cache).value();
+    r.finish(cache).value();
     metrics->collect(*cache.cache);
   }
   done = true;

@@ -26,10 +26,10 @@ TEST(Observer, ARequestIsToldCallByCall) {
   TallyObserver seen;
   TestCache cache(observed_by(seen));
   Running r(tokens(10));
-  cache->start(r.request).value();
-  cache->allocate(r.request, 0).value();
-  cache->checkpoint(r.request).value();
-  cache->finish(r.request).value();
+  r.start(cache).value();
+  r.allocate(cache).value();
+  r.checkpoint(cache).value();
+  r.finish(cache).value();
   EXPECT_EQ(seen.calls, (Calls{"start", "allocate", "checkpoint", "finish"}));
   EXPECT_EQ(seen.matches, 1u);
   EXPECT_EQ(seen.asked, 10u);
@@ -52,41 +52,27 @@ TEST(Observer, AMatchTellsHitsAndWhyItEnded) {
 TEST(Observer, FinishTellsPromptAndOutput) {
   TallyObserver seen;
   TestCache cache(observed_by(seen));
-  Running r(tokens(20));
-  r.computed(12);
-  cache->start(r.request).value();
-  cache->allocate(r.request, 0).value();
-  const SlotId last = r.slots[11];
-  const std::size_t from = 12, to = 20;
-  r.computed(20);
-  cache->allocate_extend({&from, 1}, {&to, 1}, {&last, 1}, std::span(r.slots).subspan(12)).value();
-  cache->finish(r.request).value();
+  Request request = *cache->start(tokens(12));
+  request.append(tokens(8, 13)).value();
+  cache->allocate(request).value();
+  cache->finish(request).value();
   EXPECT_EQ(seen.finished, 1u);
   EXPECT_EQ(seen.prompts, 12u);
   EXPECT_EQ(seen.outputs, 8u);
-}
-
-TEST(Observer, ARequestThatNeverStartedIsNotToldAsFinished) {
-  TallyObserver seen;
-  TestCache cache(observed_by(seen));
-  Running r(tokens(8));
-  cache->allocate(r.request, 0).value();
-  cache->finish(r.request).value();
-  EXPECT_EQ(seen.calls, (Calls{"allocate", "finish"}));
-  EXPECT_EQ(seen.finished, 0u);
 }
 
 TEST(Observer, AnAllocationThatEvictsTellsOfBoth) {
   TallyObserver seen;
   TestCache cache(observed_by(seen), 16);
   cache.put(tokens(16));
-  seen.calls.clear();
   Running r(tokens(8, 100));
-  cache->allocate(r.request, 0).value();
+  r.start(cache).value();
+  seen.calls.clear();
+  r.allocate(cache).value();
   EXPECT_EQ(seen.calls, Calls{"allocate"});
   EXPECT_EQ(seen.evictions, 1u);
   EXPECT_EQ(seen.stats.evicted_tokens, 8u);
-  cache->finish(r.request, /*insert=*/false).value();
+  r.abandon(cache).value();
 }
 
 TEST(Observer, CallsThatFailAreToldWithoutFacts) {
@@ -94,10 +80,9 @@ TEST(Observer, CallsThatFailAreToldWithoutFacts) {
   TestCache cache(observed_by(seen));
   EXPECT_FALSE(cache->match({}).ok());
   Running r(Tokens{1, -1, 2, 3, 4});
-  EXPECT_FALSE(cache->start(r.request).ok());
+  EXPECT_FALSE(r.start(cache).ok());
   EXPECT_EQ(seen.calls, (Calls{"match!", "start!"}));
   EXPECT_EQ(seen.matches, 0u);
-  EXPECT_FALSE(r.request.started.prompt_length);
 }
 
 TEST(Observer, ResetAndTheEndAreNoEvictions) {
@@ -110,15 +95,6 @@ TEST(Observer, ResetAndTheEndAreNoEvictions) {
   }
   EXPECT_EQ(seen.calls, (Calls{"insert", "reset", "insert"}));
   EXPECT_EQ(seen.evictions, 0u);
-}
-
-TEST(Observer, NobodyAsksForAClockWithoutOne) {
-  TestCache cache({.page_size = 4});
-  Running r(tokens(8));
-  cache->start(r.request).value();
-  EXPECT_FALSE(r.request.started.prompt_length);
-  cache->allocate(r.request, 0).value();
-  cache->finish(r.request).value();
 }
 
 TEST(Observer, AFanOutTellsAllInOrder) {

@@ -56,17 +56,12 @@ class TraceRecorderTest : public ::testing::Test {
 TEST_F(TraceRecorderTest, WritesARequestWhenItFinishes) {
   auto recorder = *TraceRecorder::create(options());
   TestCache cache({.page_size = 4, .observer = recorder.get()});
-  Running r(tokens(14), "tenant");
-  r.computed(10);
-  cache->start(r.request).value();
-  cache->allocate(r.request, 0).value();
-  const SlotId last = r.slots[9];
-  const std::size_t from = 10, to = 14;
-  r.computed(14);
-  cache->allocate_extend({&from, 1}, {&to, 1}, {&last, 1}, std::span(r.slots).subspan(10)).value();
+  Request request = *cache->start(tokens(10), {.ns = "tenant"});
+  request.append(tokens(4, 11)).value();
+  cache->allocate(request).value();
   recorder->flush();
   EXPECT_EQ(recorder->stats().recorded_requests, 0u);
-  cache->finish(r.request).value();
+  cache->finish(request).value();
   recorder->flush();
   const Lines lines = read(path);
   ASSERT_EQ(lines.size(), 1u);
@@ -221,9 +216,9 @@ TEST_F(TraceRecorderTest, ThreadsMayShareARecorderAndTheEndWritesAll) {
         TestCache cache({.page_size = 4, .observer = recorder.get()}, 256);
         for (Token i = 0; i < 200; ++i) {
           Running r(tokens(20, 1000 * t + i));
-          cache->start(r.request).value();
-          cache->allocate(r.request, r.request.cached_length).value();
-          cache->finish(r.request).value();
+          r.start(cache).value();
+          r.allocate(cache).value();
+          r.finish(cache).value();
         }
       });
     }

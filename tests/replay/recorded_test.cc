@@ -48,10 +48,9 @@ TEST(RecordedTrace, IsReplayedAsItWasServed) {
     options.observer = recorder.get();
     const auto cache = *PrefixCache::create(options, *allocator);
     for (const Prompt& prompt : prompts()) {
-      Slots slots(prompt.tokens.size());
-      Request request{.key = {prompt.tokens, prompt.ns}, .slots = slots};
-      hit_tokens += cache->start(request)->length;
-      ASSERT_TRUE(cache->allocate(request, request.cached_length).ok());
+      Request request = *cache->start(prompt.tokens, {.ns = prompt.ns});
+      hit_tokens += request.cached_length();
+      ASSERT_TRUE(cache->allocate(request).ok());
       ASSERT_TRUE(cache->finish(request).ok());
       for (std::size_t end = 8; end <= prompt.tokens.size(); end += 8)
         different.emplace(prompt.ns,

@@ -249,7 +249,7 @@ TEST(ReplayJson, HasTheResults) {
   EXPECT_EQ(json["hit_ratio_blocks"], results.hit_ratio_blocks());
   EXPECT_EQ(json["tiers"]["host"]["hit_blocks"], results.hit_blocks[Tier::host]);
   std::uint64_t matches = 0;
-  for (const auto& bucket : json["operations"]["match"]["histogram"])
+  for (const auto& bucket : json["operations"]["start"]["histogram"])
     matches += bucket["count"].get<std::uint64_t>();
   EXPECT_EQ(matches, 300u);
   EXPECT_LE(json["series"].size(), 256u);

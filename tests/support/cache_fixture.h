@@ -109,24 +109,56 @@ class TestCache {
   std::unique_ptr<PrefixCache> cache;
 };
 
-/// A request with the buffers that it views; stays where it is.
+inline Slots slots_of(const Request& request) {
+  return {request.slots().begin(), request.slots().end()};
+}
+
+/// A request of a test: its prompt, how it is to be started, and how much of it is computed. Each
+/// verb is that of the cache, on the tokens that are computed.
 struct Running {
   explicit Running(Tokens prompt, std::string_view ns = {})
-      : prompt(std::move(prompt)), slots(this->prompt.size()) {
-    request.key = {this->prompt, ns};
-    request.slots = slots;
-  }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
+      : prompt(std::move(prompt)), options{.ns = ns}, num_computed(this->prompt.size()) {}
 
   /// The first n tokens are computed (or about to be).
-  void computed(std::size_t n) {
-    request.key.tokens = std::span<const Token>(prompt).first(n);
-    request.slots = std::span<SlotId>(slots).first(n);
+  void computed(std::size_t n) { num_computed = n; }
+
+  template <typename Cache>
+  Result<Match> start(const Cache& cache) {
+    Result<Request> started = cache->start(prompt, options);
+    if (!started) return started.error();
+    request = std::move(*started);
+    return request.found();
   }
+  /// A request that was not started looks nothing up.
+  template <typename Cache>
+  Status allocate(const Cache& cache) {
+    if (!request.is_running()) {
+      RequestOptions alone = options;
+      alone.recompute = SIZE_MAX;
+      Result<Request> started = cache->start(prompt, alone);
+      if (!started) return started.error();
+      request = std::move(*started);
+    }
+    return cache->allocate(request, num_computed);
+  }
+  template <typename Cache>
+  Status checkpoint(const Cache& cache, bool chunked = false) {
+    return cache->checkpoint(request, num_computed, chunked);
+  }
+  template <typename Cache>
+  Status finish(const Cache& cache) {
+    return cache->finish(request, num_computed);
+  }
+  template <typename Cache>
+  Status abandon(const Cache& cache) {
+    cache->abandon(request);
+    return {};
+  }
+  Slots slots() const { return slots_of(request); }
 
   const Tokens prompt;
-  Slots slots;
+  RequestOptions options;
+  std::size_t num_computed;
   Request request;
 };
 

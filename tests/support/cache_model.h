@@ -7,6 +7,7 @@
 // cache_model_requests.cc those on running requests.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -77,10 +78,15 @@ class CacheModel {
   };
   struct Running {
     KeyData key;
-    std::vector<SlotId> slots;  // whole length; [0, computed) are valid
-    std::size_t computed = 0;
+    std::int32_t priority = 0;
+    std::size_t room = 0;  // that it will have: its tokens, and some that are never computed
     Request request;
     std::optional<HeldPath> path, partial;
+
+    std::vector<SlotId> slots() const { return {request.slots().begin(), request.slots().end()}; }
+    /// Everything that has slots.
+    std::size_t computed() const { return request.slots().size(); }
+    std::size_t computed_tokens() const { return std::min(computed(), key.tokens.size()); }
   };
   /// What an engine with slots of its own was told in the last operation.
   struct Told {
@@ -110,7 +116,7 @@ class CacheModel {
   void do_checkpoint(Running& running, bool chunked);
   void do_finish(std::size_t which, bool insert);
   /// The computed part of a request's key, and what of it may go to the tree.
-  KeyData show_computed(Running& running) const;
+  KeyData computed_key(const Running& running) const;
   std::optional<ReferenceCache::InsertSpec> insertable(const Running& running, KeyData& key,
                                                        bool chunked) const;
 
@@ -151,7 +157,7 @@ class CacheModel {
   std::unique_ptr<PrefixCache> cache_;
   std::deque<SavedMatch> matches_;
   std::vector<HeldLease> leases_;
-  std::deque<Running> running_;  // a deque: requests hold views of their own fields
+  std::deque<Running> running_;
   std::size_t num_compared_ = 0;
   std::set<PageHash> announced_;  // what a reader of the events believes is cached
 };

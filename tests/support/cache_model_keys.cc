@@ -271,14 +271,17 @@ void CacheModel::do_bad_input(Bits& bits) {
     case 9:  // of another pool
       refused = !cache_->insert(key.view(), slots, {.snapshot = {0, 1'000'000}});
       break;
-    case 10: {  // more tokens than slots
+    case 10: {  // a request that does not run
       Request request;
-      refused = !cache_->release_window(request, 1);
+      refused = !cache_->release_window(request, 1) && !cache_->allocate(request) &&
+                !cache_->finish(request);
       break;
     }
-    case 7: {  // a request that runs cannot start again
-      if (running_.empty() || !running_.front().request.lease) return;
-      refused = !cache_->start(running_.front().request);
+    case 7: {  // more tokens than slots
+      if (running_.empty()) return;
+      Running& running = running_.front();
+      refused = !cache_->checkpoint(running.request, running.computed() + 1) &&
+                !cache_->finish(running.request, running.computed() + 1);
       break;
     }
   }

@@ -37,7 +37,7 @@ TEST(BenchCommand, QuickGivesEveryCaseItsLimit) {
     expect_figures(one);
     EXPECT_GT(one["hit_ratio"].get<double>(), 0);
     EXPECT_LT(one["hit_ratio"].get<double>(), 1);
-    EXPECT_GT(one["operations"]["match"]["calls"].get<int>(), 0);
+    EXPECT_GT(one["operations"]["start"]["calls"].get<int>(), 0);
   }
 }
 
