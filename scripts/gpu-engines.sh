@@ -54,5 +54,5 @@ if ! python3 -c "import $engine, pando" 2>/dev/null; then
   build_pando
   write_metadata
 fi
-export TOKENIZERS_PARALLELISM=false PYTHONWARNINGS=ignore HF_HUB_OFFLINE=1
+export TOKENIZERS_PARALLELISM=false PYTHONWARNINGS=ignore
 python3 "tests/engines/gpu_$engine.py" "$results" "$@"

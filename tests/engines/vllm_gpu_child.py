@@ -32,6 +32,13 @@ COMPILATION = {
     "cudagraph_capture_sizes": [1, 2, 4, 8, 16, 24],
 }
 WEIGHTS = 0.06  # largest of a matrix
+ENVIRONMENT = {
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",  # answers go to the other
+    "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"),
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",  # FlashInfer need not be there
+}
 
 
 def arguments(spec: dict[str, Any]) -> dict[str, Any]:
@@ -146,9 +153,7 @@ def main() -> None:
 
 
 if __name__ in ("__main__", "__mp_main__"):
-    # The log must not come between the answers.
-    os.environ |= {"VLLM_LOGGING_STREAM": "ext://sys.stderr", "VLLM_NO_USAGE_STATS": "1"}
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ |= ENVIRONMENT
     widen_weights()
 if __name__ == "__main__":
     main()
