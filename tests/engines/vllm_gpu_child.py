@@ -19,6 +19,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +146,9 @@ def main() -> None:
     asyncio.set_event_loop(loop)
     try:
         engine = loop.run_until_complete(start(spec))
-    except RuntimeError as error:
-        sys.exit(str(error))  # the other process has said more above
+    except RuntimeError:
+        traceback.print_exc(limit=-3)  # short: what the other process said comes before it
+        sys.exit(1)
     workload = VllmWorkload(engine)
     gpu_pair.serve(lambda step: loop.run_until_complete(workload.step(step)))
     engine.shutdown()
