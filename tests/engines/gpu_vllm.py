@@ -18,7 +18,6 @@ tokens were not found, or Pando is slower than vLLM by more than the bar.
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import sys
 from pathlib import Path
@@ -39,7 +38,7 @@ def compare(row: str) -> dict[str, Any]:
         "host": float(host),
         "shape": os.environ.get("PANDO_SHAPE", "8b"),
     }
-    return gpu_pair.compare(CHILD, spec, turns=7, bursts=6)
+    return gpu_pair.compare(CHILD, spec, turns=6, bursts=5)
 
 
 def problems(name: str, row: dict[str, Any]) -> list[str]:
@@ -50,25 +49,5 @@ def problems(name: str, row: dict[str, Any]) -> list[str]:
     return gpu_pair.problems(name, row)
 
 
-def main() -> int:
-    results = Path(sys.argv[1])
-    rows: list[dict[str, Any]] = json.loads(results.read_text()) if results.exists() else []
-    found = []
-    for name in sys.argv[2:] or ROWS:
-        try:
-            row = compare(name)
-        except RuntimeError as error:
-            found.append(f"{name}: {error}")
-            continue
-        found += problems(name, row)
-        print(json.dumps(row), flush=True)
-        rows.append(row)
-        results.parent.mkdir(parents=True, exist_ok=True)
-        results.write_text(json.dumps(rows, indent=1))
-    print(gpu_pair.table([row for row in rows if row["engine"] == "vllm"], ("mode", "host")))
-    print("\n".join(found), file=sys.stderr)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(gpu_pair.run_rows("vllm", ROWS, ("mode", "host"), compare, problems))
