@@ -56,7 +56,7 @@ test-engines: release wheel  ## whole engines of SGLang and vLLM on the CPU with
 test-engines-core: release wheel  ## the part of test-engines that every change runs
 	scripts/test-engines.sh core
 
-gpu-engines:  ## on a machine with a GPU: SGLang with and without Pando on the same requests; JSON goes to build/release/bench-engines.json
+gpu-engines:  ## on a machine with a GPU: SGLang and vLLM with and without Pando on the same requests; JSON goes to build/release/bench-engines.json
 	scripts/gpu-engines.sh
 
 gpu-test: release  ## on a machine with a GPU: its tests, then the same under compute-sanitizer

@@ -208,3 +208,32 @@ def table(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> str:
             cells.append(" / ".join(form.format(row[name][figure]) for name in ("stock", "pando")))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def run_rows(
+    engine: str,
+    rows: tuple[str, ...],
+    keys: tuple[str, ...],
+    compare_row: Callable[[str], dict[str, Any]],
+    problems_of: Callable[[str, dict[str, Any]], list[str]] = problems,
+) -> int:
+    """What gpu_ENGINE.py does with its arguments, a file of results and rows. Rows are added to the
+    file as they end; a table of this engine's is printed at the end. The exit status: 1 if a row has
+    problems."""
+    results = Path(sys.argv[1])
+    done: list[dict[str, Any]] = json.loads(results.read_text()) if results.exists() else []
+    found = []
+    for name in sys.argv[2:] or rows:
+        try:
+            row = compare_row(name)
+        except RuntimeError as error:
+            found.append(f"{name}: {error}")
+            continue
+        found += problems_of(name, row)
+        print(json.dumps(row), flush=True)
+        done.append(row)
+        results.parent.mkdir(parents=True, exist_ok=True)
+        results.write_text(json.dumps(done, indent=1))
+    print(table([row for row in done if row["engine"] == engine], keys))
+    print("\n".join(found), file=sys.stderr)
+    return 1 if found else 0

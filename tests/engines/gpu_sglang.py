@@ -10,7 +10,6 @@ row's outputs differ, tokens were not found, or Pando is slower than SGLang by m
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -43,25 +42,5 @@ def compare(row: str) -> dict[str, Any]:
     return gpu_pair.compare(CHILD, spec, turns=6, bursts=5)
 
 
-def main() -> int:
-    results = Path(sys.argv[1])
-    rows: list[dict[str, Any]] = json.loads(results.read_text()) if results.exists() else []
-    found = []
-    for name in sys.argv[2:] or ROWS:
-        try:
-            row = compare(name)
-        except RuntimeError as error:
-            found.append(f"{name}: {error}")
-            continue
-        found += gpu_pair.problems(name, row)
-        print(json.dumps(row), flush=True)
-        rows.append(row)
-        results.parent.mkdir(parents=True, exist_ok=True)
-        results.write_text(json.dumps(rows, indent=1))
-    print(gpu_pair.table(rows, ("mode", "page", "layout")))
-    print("\n".join(found), file=sys.stderr)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(gpu_pair.run_rows("sglang", ROWS, ("mode", "page", "layout"), compare))
