@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import gpu_pair
-from gpu_workload import ANSWER_TOKENS, DEVICE_TOKENS, Workload, model_folder
+from gpu_workload import (
+    ANSWER_TOKENS,
+    DEVICE_TOKENS,
+    LARGEST_WEIGHT,
+    Workload,
+    model_folder,
+)
 
 
 def arguments(spec: dict[str, Any]) -> dict[str, Any]:
@@ -76,6 +82,25 @@ class SglangWorkload(Workload):
             "first_s": first,
             "output": list(last.get("output_ids") or [])[-new_tokens:],
         }
+
+
+def widen_weights() -> None:
+    """SGLang's dummy weights are so small that an answer depends on the last token alone. With these it
+    depends on every token's KV."""
+    import torch
+    from sglang.srt.model_loader import loader
+
+    def initialize(model: torch.nn.Module) -> None:
+        for seed, weights in enumerate(model.state_dict().values(), start=1):
+            if not weights.is_floating_point():
+                continue
+            if weights.dim() < 2:
+                weights.fill_(1.0)  # norms
+            else:
+                generator = torch.Generator(device=weights.device).manual_seed(seed)
+                weights.uniform_(-LARGEST_WEIGHT, LARGEST_WEIGHT, generator=generator)
+
+    loader.initialize_dummy_weights = initialize
 
 
 def main() -> None:
@@ -143,8 +168,10 @@ def time_the_caches_calls(file: str) -> None:
     threading.Thread(target=often, daemon=True).start()
 
 
-if os.environ.get("PANDO_TIMES") and __name__ != "__main__":
-    time_the_caches_calls(os.environ["PANDO_TIMES"])
+if __name__ == "__mp_main__":  # the scheduler's process
+    widen_weights()
+    if os.environ.get("PANDO_TIMES"):
+        time_the_caches_calls(os.environ["PANDO_TIMES"])
 
 if __name__ == "__main__":
     main()

@@ -24,7 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import gpu_pair
-from gpu_workload import ANSWER_TOKENS, DEVICE_TOKENS, Workload, model_folder, token_bytes
+from gpu_workload import (
+    ANSWER_TOKENS,
+    DEVICE_TOKENS,
+    LARGEST_WEIGHT,
+    Workload,
+    model_folder,
+    token_bytes,
+)
 
 # Without torch.compile, which would take longer than the measurement; graphs for decoding alone.
 COMPILATION = {
@@ -32,7 +39,6 @@ COMPILATION = {
     "cudagraph_mode": "FULL_DECODE_ONLY",
     "cudagraph_capture_sizes": [1, 2, 4, 8, 16, 24],
 }
-WEIGHTS = 0.06  # largest of a matrix
 ENVIRONMENT = {
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",  # answers go to the other
     "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "WARNING"),
@@ -128,7 +134,7 @@ def widen_weights() -> None:
         if tensor.is_floating_point() and tensor.dim() < 2:
             tensor.data.fill_(1.0)  # norms
         else:
-            initialize(tensor, -WEIGHTS, WEIGHTS, seed=next(seeds))
+            initialize(tensor, -LARGEST_WEIGHT, LARGEST_WEIGHT, seed=next(seeds))
 
     dummy_loader.initialize_single_dummy_weight = wide
 
