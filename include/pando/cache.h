@@ -208,7 +208,7 @@ struct Inserted {
 };
 
 struct RequestOptions {
-  std::string_view ns = {};  ///< where its tokens may be shared, see make_namespace()
+  std::string ns = {};  ///< where its tokens may be shared, see make_namespace()
   std::int32_t priority = 0;
   /// Ranges of the prompt, or of everything that the request will have (kToEnd), that are kept
   /// longer once they are cached.

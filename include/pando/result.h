@@ -35,6 +35,8 @@ struct Error {
 namespace detail {
 /// Stops at a check: `value()` was called on an error.
 [[noreturn]] void value_of_error(const Error& error);
+/// Stops at a check: `error()` was called on a success.
+[[noreturn]] void error_of_success();
 }  // namespace detail
 
 template <typename T>
@@ -55,8 +57,12 @@ class [[nodiscard]] Result {
   T* operator->() { return require(); }
   const T* operator->() const { return const_cast<Result*>(this)->require(); }
 
-  /// Only when !ok().
-  const Error& error() const { return std::get<Error>(state_); }
+  /// Only when !ok(): a success stops at a check.
+  const Error& error() const {
+    if (ok()) [[unlikely]]
+      detail::error_of_success();
+    return *std::get_if<Error>(&state_);
+  }
 
  private:
   T* require() {
@@ -81,7 +87,12 @@ class [[nodiscard]] Result<void> {
     if (error_) [[unlikely]]
       detail::value_of_error(*error_);
   }
-  const Error& error() const { return *error_; }
+  /// Only when !ok(): a success stops at a check.
+  const Error& error() const {
+    if (!error_) [[unlikely]]
+      detail::error_of_success();
+    return *error_;
+  }
 
  private:
   std::optional<Error> error_;

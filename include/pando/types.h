@@ -3,6 +3,7 @@
 // Values only: nothing here allocates behind your back or holds a lock.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -45,10 +46,17 @@ struct NodeId {
 };
 
 /// What a prompt is looked up by: its tokens, and the namespace in which they may be shared.
-/// A view: both must outlive the call, not more.
+/// A view: both must outlive it. A namespace that nobody keeps, such as what make_namespace()
+/// returns, does not compile.
 struct Key {
+  Key() = default;
+  Key(std::span<const Token> tokens, std::string_view ns = {})  // NOLINT: implicit by design
+      : tokens(tokens), ns(ns) {}
+  template <std::same_as<std::string> Temporary>
+  Key(std::span<const Token> tokens, Temporary&& ns) = delete;
+
   std::span<const Token> tokens;
-  std::string_view ns = {};
+  std::string_view ns;
 };
 
 /// The parts that keep equal tokens apart. Requests that differ in any of them never share KV.

@@ -289,7 +289,7 @@ void bind_recorder(nb::module_& m) {
              NamespaceArg ns) {
             const Items<Token> items(prompt.object, "prompt");
             const Clock::time_point at = started ? from_seconds(*started) : Clock::now();
-            const Key key{.tokens = items.view(), .ns = ns.view()};
+            const Key key{items.view(), ns.view()};
             return run(true, [&] { return self.recorder->record(key, output_length, at); });
           },
           nb::arg("prompt"), nb::arg("output_length"), nb::arg("started") = nb::none(),

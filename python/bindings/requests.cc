@@ -29,7 +29,7 @@ PyRequest* start(nb::handle self, TokensArg tokens, NamespaceArg ns, std::int32_
                  std::vector<RetentionRange> retention, SessionArg session, Length recompute) {
   auto& cache = nb::cast<PyCache&>(self);
   const Items<Token> items(tokens.object, "tokens");
-  const RequestOptions options{.ns = ns.view(),
+  const RequestOptions options{.ns = std::string(ns.view()),
                                .priority = priority,
                                .retention = std::move(retention),
                                .session = session.id(),

@@ -63,7 +63,7 @@ class PySlotCache {
 template <typename Work>
 decltype(auto) with_key(TokensArg tokens, NamespaceArg ns, Work&& work) {
   const Items<Token> items(tokens.object, "tokens");
-  return work(Key{.tokens = items.view(), .ns = ns.view()});
+  return work(Key{items.view(), ns.view()});
 }
 
 void bind_structs(nb::module_& m) {

@@ -33,6 +33,9 @@ void value_of_error(const Error& error) {
       __FILE__, __LINE__, "result.ok()",
       fmt::format("value of a failed result: {} ({})", error.message, to_string(error.code)));
 }
+void error_of_success() {
+  check_failed(__FILE__, __LINE__, "!result.ok()", "error of a result that is no failure");
+}
 }  // namespace detail
 
 std::string_view to_string(ErrorCode code) {

@@ -62,7 +62,7 @@ Result<RequestRunner::Found> RequestRunner::find(RunningRequest& running, Sessio
   }
   Result<Request> started = timed(Operation::start, [&] {
     return cache_.start(running.key.tokens,
-                        {.ns = running.key.ns, .session = session, .recompute = 0});
+                        {.ns = std::string(running.key.ns), .session = session, .recompute = 0});
   });
   if (!started) return started.error();
   Request& request = running.request = std::move(*started);

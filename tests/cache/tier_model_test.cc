@@ -248,7 +248,7 @@ class TierModel {
   void request(std::uint8_t a, std::uint8_t b) {
     const Tokens key = key_of(a, b);
     const std::string_view ns = ns_of(a);
-    RequestOptions options{.ns = ns};
+    RequestOptions options{.ns = std::string(ns)};
     if (b % 5 == 1 && !sessions_.empty()) options.session = sessions_[a % sessions_.size()];
     if (b % 7 == 2) options.retention = {{.from = a % key.size(), .priority = b % 5 - 1}};
     const bool fails = faults_ && b % 8 == 7;
