@@ -47,8 +47,9 @@ Evicted Evictor::evict(const Goal& goal, bool whole_nodes, Released& out) {
   Evicted evicted;
   uses_.look_ahead(goal.request_pages);
   evict_leaves(goal, whole_nodes, out, evicted);
-  if (components_.window) evict_window(goal, out, evicted);
-  if (components_.state) evict_snapshots(goal, out, evicted);
+  if (components_.window)
+    evict_component(Medium::device, ComponentKind::window, goal, out, evicted);
+  if (components_.state) evict_component(Medium::device, ComponentKind::state, goal, out, evicted);
   return evicted;
 }
 
@@ -82,28 +83,29 @@ std::uint32_t Evictor::pages_to_keep(const Shelf::Turn& turn, std::size_t missin
   return num_pages <= take ? 0 : num_pages - static_cast<std::uint32_t>(take);
 }
 
-// The window goes, or the node with all it has where nothing could match its end any more.
-void Evictor::evict_window(const Goal& goal, Released& out, Evicted& evicted) {
-  Shelf& shelf = components_.window->shelf();
+// Windows or snapshots of a tier: from any node, or the node with all it has on the device where
+// nothing could match its end any more.
+void Evictor::evict_component(Medium tier, ComponentKind kind, const Goal& goal, Released& out,
+                              Evicted& evicted) {
+  Shelf& shelf = *shelves_.shelf(tier, kind);
+  const bool on_device = tier == Medium::device;
+  const bool windows = kind == ComponentKind::window;
+  const std::size_t& taken = on_device
+                                 ? (windows ? evicted.window_pages : evicted.snapshots)
+                                 : (windows ? evicted.host_window_pages : evicted.host_snapshots);
   const auto take = [&](const Shelf::Turn& turn) {
-    prefetch_victims(shelf);
-    if (nodes_[turn.node].num_pages > turn.limit) return false;
-    if (nodes_[turn.node].is_candidate()) return leave_device_for(goal.by, turn.node, out, evicted);
-    residency_.detach_component(Medium::device, ComponentKind::window, turn.node, out, evicted);
+    if (on_device) prefetch_victims(shelf);
+    if (windows && nodes_[turn.node].num_pages > turn.limit) return false;
+    if (on_device && nodes_[turn.node].is_candidate())
+      return leave_device_for(goal.by, turn.node, out, evicted);
+    residency_.detach_component(tier, kind, turn.node, out, evicted);
+    drop_if_bare(turn.node, out, evicted);
     return true;
   };
+  const std::size_t wanted = windows ? goal.window_pages : goal.snapshots;
   shelf.give(
-      demand_of(goal), [&] { return evicted.window_pages >= goal.window_pages; }, take);
-}
-
-void Evictor::evict_snapshots(const Goal& goal, Released& out, Evicted& evicted) {
-  const auto take = [&](const Shelf::Turn& turn) {
-    if (nodes_[turn.node].is_candidate()) return leave_device_for(goal.by, turn.node, out, evicted);
-    residency_.detach_component(Medium::device, ComponentKind::state, turn.node, out, evicted);
-    return true;
-  };
-  components_.state->shelf().give(
-      {goal.by, goal.snapshots}, [&] { return evicted.snapshots >= goal.snapshots; }, take);
+      windows ? demand_of(goal) : Shelf::Demand{goal.by, goal.snapshots},
+      [&] { return taken >= wanted; }, take);
 }
 
 Evicted Evictor::evict_host(const Goal& goal, Released& out) {
@@ -111,8 +113,10 @@ Evicted Evictor::evict_host(const Goal& goal, Released& out) {
   uses_.look_ahead(goal.request_pages);
   evict_mirrors(goal, out, evicted);
   evict_host_leaves(goal, out, evicted);
-  if (components_.host_window) evict_host_window(goal, out, evicted);
-  if (components_.host_state) evict_host_snapshots(goal, out, evicted);
+  if (components_.host_window)
+    evict_component(Medium::host, ComponentKind::window, goal, out, evicted);
+  if (components_.host_state)
+    evict_component(Medium::host, ComponentKind::state, goal, out, evicted);
   return evicted;
 }
 
@@ -146,27 +150,6 @@ void Evictor::evict_host_leaves(const Goal& goal, Released& out, Evicted& evicte
   };
   shelf.give(
       demand_of(goal), [&] { return evicted.host_pages >= goal.pages; }, take);
-}
-
-void Evictor::evict_host_window(const Goal& goal, Released& out, Evicted& evicted) {
-  const auto take = [&](const Shelf::Turn& turn) {
-    if (nodes_[turn.node].num_pages > turn.limit) return false;
-    residency_.detach_component(Medium::host, ComponentKind::window, turn.node, out, evicted);
-    drop_if_bare(turn.node, out, evicted);
-    return true;
-  };
-  components_.host_window->shelf().give(
-      demand_of(goal), [&] { return evicted.host_window_pages >= goal.window_pages; }, take);
-}
-
-void Evictor::evict_host_snapshots(const Goal& goal, Released& out, Evicted& evicted) {
-  const auto take = [&](const Shelf::Turn& turn) {
-    residency_.detach_component(Medium::host, ComponentKind::state, turn.node, out, evicted);
-    drop_if_bare(turn.node, out, evicted);
-    return true;
-  };
-  components_.host_state->shelf().give(
-      {goal.by, goal.snapshots}, [&] { return evicted.host_snapshots >= goal.snapshots; }, take);
 }
 
 // ---- Leaving the device ------------------------------------------------------------------------

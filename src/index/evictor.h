@@ -100,12 +100,10 @@ class Evictor {
   }
   void prefetch_victims(const Shelf& shelf);
   void evict_leaves(const Goal& goal, bool whole_nodes, Released& out, Evicted& evicted);
-  void evict_window(const Goal& goal, Released& out, Evicted& evicted);
-  void evict_snapshots(const Goal& goal, Released& out, Evicted& evicted);
   void evict_mirrors(const Goal& goal, Released& out, Evicted& evicted);
   void evict_host_leaves(const Goal& goal, Released& out, Evicted& evicted);
-  void evict_host_window(const Goal& goal, Released& out, Evicted& evicted);
-  void evict_host_snapshots(const Goal& goal, Released& out, Evicted& evicted);
+  void evict_component(Medium tier, ComponentKind kind, const Goal& goal, Released& out,
+                       Evicted& evicted);
   std::uint32_t pages_to_keep(const Shelf::Turn& turn, std::size_t missing) const;
 
   bool leave_device_for(OwnerId by, NodeIndex node, Released& out, Evicted& evicted);

@@ -17,14 +17,16 @@ namespace pando {
 
 class Matcher {
  public:
-  struct Options {
-    bool host = false;
-    bool window = false;
-    bool state = false;
-    std::size_t window_pages = 0;  // of the window, what a match needs
+  /// The parts that it reads; all must outlive it.
+  struct Parts {
+    const Tree& tree;
+    const Components& components;
+    const Shelves& shelves;
+    const Residency& residency;
   };
-  Matcher(const Tree& tree, const Residency& residency, const Options& options)
-      : tree_(tree), nodes_(tree.nodes()), residency_(residency), options_(options) {}
+  /// `window_pages`: as much of a window as a match needs.
+  Matcher(const Parts& parts, std::size_t window_pages)
+      : parts_(parts), nodes_(parts.tree.nodes()), window_pages_(window_pages) {}
 
   /// What a walk may count on: the device alone, or the host too.
   enum class Reach { device, host };
@@ -32,7 +34,7 @@ class Matcher {
   /// unbroken for long enough or back to the start, and there is a snapshot.
   Tree::Cursor valid_end(const Tree::Cursor& cursor, Reach reach, bool with_state = true) const;
   bool is_valid_end(NodeIndex node, Reach reach) const {
-    return valid_end(tree_.end_of(node), reach).pages == nodes_[node].end_pages;
+    return valid_end(parts_.tree.end_of(node), reach).pages == nodes_[node].end_pages;
   }
   /// The part of a walk that is on the device, whatever its components.
   Tree::Cursor device_end(Tree::Cursor cursor) const;
@@ -50,20 +52,21 @@ class Matcher {
   bool has_window(NodeIndex end, std::uint32_t from_page) const;
   /// Whether the path could leave the device and lose nothing that its end needs.
   bool is_on_host(NodeIndex end) const;
-  std::size_t window_pages() const { return options_.window_pages; }
+  std::size_t window_pages() const { return window_pages_; }
 
  private:
   bool window_in_reach(NodeIndex i, Reach reach) const {
-    return residency_.has_window(i) || (reach == Reach::host && residency_.has_host_window(i));
+    return parts_.residency.has_window(i) ||
+           (reach == Reach::host && parts_.residency.has_host_window(i));
   }
   bool snapshot_in_reach(NodeIndex i, Reach reach) const {
-    return residency_.has_snapshot(i) || (reach == Reach::host && residency_.has_host_snapshot(i));
+    return parts_.residency.has_snapshot(i) ||
+           (reach == Reach::host && parts_.residency.has_host_snapshot(i));
   }
 
-  const Tree& tree_;
+  const Parts parts_;
   const NodeSlab& nodes_;
-  const Residency& residency_;
-  const Options options_;
+  const std::size_t window_pages_;
 };
 
 }  // namespace pando

@@ -20,11 +20,7 @@ RadixIndex::RadixIndex(const Options& o, std::unique_ptr<EvictionPolicy> policy)
       shelves_(tree_, uses_, components_, {.host = o.host, .mirrors_first = o.mirrors_first}),
       holds_(tree_, shelves_, components_, o.window_pages.value_or(0)),
       residency_(tree_, shelves_, components_),
-      matcher_(tree_, residency_,
-               {.host = o.host,
-                .window = o.window_pages.has_value(),
-                .state = o.state,
-                .window_pages = o.window_pages.value_or(0)}),
+      matcher_({tree_, components_, shelves_, residency_}, o.window_pages.value_or(0)),
       retention_(tree_, shelves_),
       evictor_({tree_, uses_, components_, shelves_, residency_, retention_},
                {o.snapshot_interval_pages, o.max_snapshots_per_path}) {

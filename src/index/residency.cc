@@ -116,7 +116,7 @@ void Residency::detach_component(Medium tier, ComponentKind kind, NodeIndex inde
     return drop_host_snapshot(index, out, evicted);
   }
   if (tier == Medium::device) {
-    append(out.window_pages, device_pages(node));
+    for (const PageId page : device_pages(node)) out.window_pages.push_back(page);
     evicted.window_pages += node.num_pages;
     return drop_window(index, out);
   }
