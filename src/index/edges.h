@@ -23,7 +23,7 @@ namespace pando {
 class Edges {
  public:
   struct Options {
-    PageShape shape;
+    PageShape shape = {};
     bool numbered = true;  // pages have numbers; without, only tokens are kept
     bool named = false;    // and names of 64 bits, for a policy that learns
     bool window = false;   // host pages are two each: the page and its window

@@ -38,7 +38,7 @@ namespace pando {
 class Tree {
  public:
   struct Options {
-    Edges::Options edges;
+    Edges::Options edges = {};
     std::uint64_t hash_seed = 0;
   };
   explicit Tree(const Options& options);
