@@ -57,9 +57,17 @@ pando_test(base_test LABEL unit SOURCES
 
 pando_test(index_test LABEL unit SOURCES
   index/eviction_order_test.cc
+  index/evictor_test.cc
+  index/holds_test.cc
+  index/matcher_test.cc
   index/policy_test.cc
   index/radix_nodes_test.cc
-  index/reuse_hazard_test.cc)
+  index/residency_test.cc
+  index/reuse_hazard_test.cc
+  index/shelves_test.cc
+  index/tree_retention_test.cc
+  index/tree_test.cc
+  index/uses_test.cc)
 
 pando_test(index_model_test LABEL model LIBRARIES rapidcheck SOURCES
   base/id_map_model_test.cc
@@ -68,4 +76,5 @@ pando_test(index_model_test LABEL model LIBRARIES rapidcheck SOURCES
   index/child_table_test.cc
   index/eviction_order_model_test.cc
   index/reuse_hazard_model_test.cc
-  index/shelf_model_test.cc)
+  index/shelf_model_test.cc
+  index/tree_model_test.cc)

@@ -4,7 +4,7 @@
 
 namespace pando {
 
-void CacheCore::give_back_device(RadixIndex::Released& from) {
+void CacheCore::give_back_device(Released& from) {
   ledger.release(std::span<const PageId>(from.pages));
   ledger.release_window(std::span<const PageId>(from.window_pages));
   states.release(from.snapshots);
@@ -20,9 +20,10 @@ void CacheCore::record_stored(Medium medium, NodeIndex i) {
 void CacheCore::record_stored(EventLog& to, Medium medium, NodeIndex i) const {
   const Node& node = index.node(i);
   const std::size_t num_tokens = node.num_pages * options.page_size + (options.bigram ? 1 : 0);
-  const PageHash* parent = node.begin_pages() == 0 ? nullptr : index.parent_hash(node);
-  to.stored(medium, index.namespace_of(i), parent, {index.hashes(node), node.num_pages},
-            {node.tokens, num_tokens});
+  const PageHash* parent =
+      node.begin_pages() == 0 ? nullptr : index.tree().edges().parent_hash(node);
+  to.stored(medium, index.tree().namespace_of(i), parent,
+            {index.tree().edges().hashes(node), node.num_pages}, {node.tokens, num_tokens});
 }
 
 }  // namespace pando

@@ -23,10 +23,10 @@ struct CacheCore {
   std::optional<EvictionRecord> record = {};
   CacheStats stats = {};
   CacheObserver* observer = options.observer;
-  RadixIndex::Released released = {};  // by the operation under way; empty between operations
+  Released released = {};  // by the operation under way; empty between operations
 
   /// Passes on what the index let go of on the device.
-  void give_back_device(RadixIndex::Released& from);
+  void give_back_device(Released& from);
   /// Tells the log that a node is on a tier now.
   void record_stored(Medium medium, NodeIndex node);
   void record_stored(EventLog& to, Medium medium, NodeIndex node) const;

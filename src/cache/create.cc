@@ -171,21 +171,22 @@ PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<Evi
       cache_id(next_cache_id()),
       made_at(o.retention.now ? o.retention.now() : std::chrono::steady_clock::now()) {
   if (o.host) {
-    tier.emplace(*this, *o.host, [this](const RadixIndex::Goal& goal) {
+    tier.emplace(*this, *o.host, [this](const Evictor::Goal& goal) {
       const CauseScope cause(*this, Pressure::load_back, goal.pages * index.page_size());
       evict(goal);
     });
     set_write_policy(o.host->write_policy);
   }
-  index.set_session_level(static_cast<Level>(o.retention.session_priority));
-  index.owner_of = [this](std::string_view ns) { return tenants.owner_of(ns); };
+  index.retention().set_session_level(static_cast<Level>(o.retention.session_priority));
+  index.retention().owner_of = [this](std::string_view ns) { return tenants.owner_of(ns); };
   for (const TenantOptions& tenant : o.retention.tenants)
     apply_limits(*tenants.set(tenant, shared_capacity()));
   if (o.events) events.emplace(o.page_size, o.bigram ? 1 : 0);
   if (o.remember_evicted > 0) record.emplace(o.remember_evicted);
   if (!events && !record) return;
-  index.on_removed = [this](Medium from, const Node& node, std::uint32_t first, std::uint32_t n) {
-    const std::span hashes(index.hashes(node) + first, n);
+  index.residency().on_removed = [this](Medium from, const Node& node, std::uint32_t first,
+                                        std::uint32_t n) {
+    const std::span hashes(index.tree().edges().hashes(node) + first, n);
     if (events) events->removed(from, hashes);
     if (record) record->add(from, hashes);
   };
@@ -202,7 +203,7 @@ PrefixCache::~PrefixCache() {
   PANDO_CHECK(impl_->running.empty(), "PrefixCache destroyed while {} requests run",
               impl_->running.size());
   impl_->observer = nullptr;
-  impl_->index.on_removed = nullptr;
+  impl_->index.residency().on_removed = nullptr;
   impl_->storage.reset();
   impl_->evict_all();
 }

@@ -77,11 +77,11 @@ Result<Explanation> PrefixCache::explain(const Key& key) const {
     add(told.parts, {0, num_tokens, Finding::disabled, {}, {}});
     return told;
   }
-  const RadixIndex::Cursor walked = index.descend(key, nullptr);
-  const std::size_t device = index.valid_end(walked, RadixIndex::Reach::device).pages;
-  const std::size_t host = index.valid_end(walked, RadixIndex::Reach::host).pages;
+  const Tree::Cursor walked = index.tree().descend(key, nullptr);
+  const std::size_t device = index.matcher().valid_end(walked, Matcher::Reach::device).pages;
+  const std::size_t host = index.matcher().valid_end(walked, Matcher::Reach::host).pages;
   const std::size_t with_window =
-      index.valid_end(walked, RadixIndex::Reach::host, /*with_state=*/false).pages;
+      index.matcher().valid_end(walked, Matcher::Reach::host, /*with_state=*/false).pages;
   const auto pages = [&](std::size_t from, std::size_t to, Finding finding) {
     add(told.parts, {from * page_size, to * page_size, finding, {}, {}});
   };
@@ -90,14 +90,14 @@ Result<Explanation> PrefixCache::explain(const Key& key) const {
   pages(std::max(device, host), walked.pages,
         with_window == walked.pages ? Finding::no_snapshot : Finding::window_gone);
 
-  const std::size_t total = index.num_pages(key);
+  const std::size_t total = index.tree().shape().num_pages(key);
   std::vector<PageHash> hashes;
   if (impl_->record && total > walked.pages)
     hashes = *hash_pages(key.tokens, page_size, options.bigram, chain_start(key.ns));
   std::vector<Elsewhere> others;
   if (total > walked.pages) {
-    for (const std::string_view ns : index.namespaces(kMaxOtherNamespaces)) {
-      const std::size_t found = index.descend({key.tokens, ns}, nullptr).pages;
+    for (const std::string_view ns : index.tree().namespaces(kMaxOtherNamespaces)) {
+      const std::size_t found = index.tree().descend({key.tokens, ns}, nullptr).pages;
       if (ns != key.ns && found > walked.pages) others.push_back({std::string(ns), found});
     }
   }

@@ -35,14 +35,15 @@ HostTier::LoadPlan HostTier::plan_load(NodeIndex end) {
   const std::uint32_t end_pages = index_.node(end).end_pages;
   if (core_.options.window) {
     plan.wants_window = true;
-    plan.window_from = end_pages - static_cast<std::uint32_t>(
-                                       std::min<std::size_t>(end_pages, index_.window_pages()));
+    plan.window_from = end_pages - static_cast<std::uint32_t>(std::min<std::size_t>(
+                                       end_pages, index_.matcher().window_pages()));
     NodeIndex i = end;
     while (index_.node(i).begin_pages() > plan.window_from) i = index_.node(i).parent;
     if (index_.node(i).begin_pages() < plan.window_from)
-      index_.settle({i, plan.window_from - index_.node(i).begin_pages(), plan.window_from});
+      index_.tree().split_at(
+          {i, plan.window_from - index_.node(i).begin_pages(), plan.window_from});
     for (i = end; index_.node(i).end_pages > plan.window_from; i = index_.node(i).parent) {
-      if (index_.has_window(i)) continue;
+      if (index_.residency().has_window(i)) continue;
       plan.windows.push_back(i);
       plan.num_window_pages += index_.node(i).num_pages;
     }
@@ -53,7 +54,7 @@ HostTier::LoadPlan HostTier::plan_load(NodeIndex end) {
     plan.num_pages += index_.node(i).num_pages;
   }
   std::reverse(plan.nodes.begin(), plan.nodes.end());
-  plan.wants_snapshot = core_.options.state && !index_.has_snapshot(end);
+  plan.wants_snapshot = core_.options.state && !index_.residency().has_snapshot(end);
   return plan;
 }
 
@@ -79,11 +80,11 @@ bool HostTier::is_worth_loading(const LoadPlan& plan, std::size_t num_tokens) {
 // ---- Room on the device ------------------------------------------------------------------------
 
 // Of an engine's own slots nobody here knows how many are free: they are asked for.
-RadixIndex::Goal HostTier::shortage(const LoadPlan& plan) const {
+Evictor::Goal HostTier::shortage(const LoadPlan& plan) const {
   const auto beyond = [](std::size_t wanted, std::size_t available) {
     return wanted - std::min(wanted, available);
   };
-  RadixIndex::Goal goal{.by = index_.node(plan.end).owner, .incoming_pages = plan.num_pages};
+  Evictor::Goal goal{.by = index_.node(plan.end).owner, .incoming_pages = plan.num_pages};
   if (const PagedAllocator* full = core_.ledger.full_side())
     goal.pages = beyond(plan.num_pages, full->available_pages());
   if (const WindowAllocator* both = core_.ledger.window_allocator())
@@ -93,9 +94,9 @@ RadixIndex::Goal HostTier::shortage(const LoadPlan& plan) const {
 }
 
 // Evicting less than what is missing would be for nothing.
-bool HostTier::can_evict(const RadixIndex::Goal& goal) const {
+bool HostTier::can_evict(const Evictor::Goal& goal) const {
   const auto has = [&](ComponentKind kind, std::size_t n) {
-    return n == 0 || n <= index_.shelf(Medium::device, kind)->available_to(goal.by);
+    return n == 0 || n <= index_.shelves().shelf(Medium::device, kind)->available_to(goal.by);
   };
   if (!has(ComponentKind::state, goal.snapshots)) return false;
   if (core_.ledger.full_side() == nullptr) return true;
@@ -103,7 +104,7 @@ bool HostTier::can_evict(const RadixIndex::Goal& goal) const {
 }
 
 // Returns what was refused; nothing if all is taken.
-RadixIndex::Goal HostTier::take_pages(LoadPlan& plan) {
+Evictor::Goal HostTier::take_pages(LoadPlan& plan) {
   Copy& copy = plan.copy;
   if (plan.num_pages > 0 && !core_.ledger.alloc(plan.num_pages, copy.full.device).ok())
     return {.pages = plan.num_pages};
@@ -112,7 +113,7 @@ RadixIndex::Goal HostTier::take_pages(LoadPlan& plan) {
   std::size_t offset = copy.full.device.size();
   for (const NodeIndex i : plan.windows) {  // from the end up
     const Node& node = index_.node(i);
-    std::span<const PageId> pages = index_.device_pages(node);
+    std::span<const PageId> pages = index_.residency().device_pages(node);
     if (!node.on_device()) {
       offset -= node.num_pages;
       pages = std::span(copy.full.device).subspan(offset, node.num_pages);
@@ -150,10 +151,11 @@ void HostTier::give_up(LoadPlan& plan) {
 // Unless it succeeds nothing is under way.
 Status HostTier::start_load(LoadPlan& plan, LoadOrder order) {
   Copy& copy = plan.copy;
-  for (const NodeIndex i : plan.nodes) append(copy.full.host, index_.host_pages(index_.node(i)));
+  for (const NodeIndex i : plan.nodes)
+    append(copy.full.host, index_.residency().host_pages(index_.node(i)));
   for (const NodeIndex i : plan.windows)
-    append(copy.window.host, index_.host_window_pages(index_.node(i)));
-  if (plan.wants_snapshot) copy.state.host.push_back(index_.host_snapshot(plan.end));
+    append(copy.window.host, index_.residency().host_window_pages(index_.node(i)));
+  if (plan.wants_snapshot) copy.state.host.push_back(index_.residency().host_snapshot(plan.end));
 
   Status status;
   copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
@@ -187,12 +189,12 @@ void HostTier::stop_load(LoadPlan& plan) {
 // With what is free; or after evicting what any rank was short of, once for each component. In the
 // end all ranks have it under way, or none has taken anything.
 Result<bool> HostTier::try_load(LoadPlan& plan, LoadOrder order) {
-  RadixIndex::Goal evicted;
+  Evictor::Goal evicted;
   const auto again = [](std::size_t& before, std::size_t now) {
     return now > 0 && std::exchange(before, now) > 0;
   };
   while (true) {
-    RadixIndex::Goal goal = shortage(plan);
+    Evictor::Goal goal = shortage(plan);
     if (!goal.any()) goal = take_pages(plan);
     const bool taken = !goal.any();
     const Status started = taken ? start_load(plan, order) : Status{};
@@ -231,16 +233,16 @@ void HostTier::commit(LoadPlan& plan, Load& load) {
   for (const NodeIndex i : plan.nodes) {
     const std::uint32_t n = index_.node(i).num_pages;
     const auto* pages = reinterpret_cast<const std::uint32_t*>(plan.copy.full.device.data());
-    index_.attach_device(i, {pages + offset, n}, has_new_window(i));
+    index_.residency().attach_device(i, {pages + offset, n}, has_new_window(i));
     core_.record_stored(Medium::device, i);
     offset += n;
   }
   for (const NodeIndex i : plan.windows) {
-    if (!index_.has_window(i)) index_.attach_window(i);
+    if (!index_.residency().has_window(i)) index_.residency().attach_window(i);
   }
   if (plan.snapshot) {
     core_.states.claim(plan.snapshot);
-    index_.add_snapshot(plan.end, plan.snapshot);
+    index_.residency().attach_snapshot(plan.end, plan.snapshot);
   }
   const NodeIndex top_window = plan.windows.empty() ? plan.end : plan.windows.back();
   const NodeIndex top_node = plan.nodes.empty() ? plan.end : plan.nodes.front();
@@ -249,7 +251,7 @@ void HostTier::commit(LoadPlan& plan, Load& load) {
   load.held.has_window = plan.wants_window;
   if (core_.options.state) load.held.state = 0;
   hold(load.held);
-  index_.lock_host(plan.end);
+  index_.holds().lock_host(plan.end);
   ++num_host_locks_;
   std::size_t next = 0;
   plan.copy.for_each_pool(options_, [&](const TierPools& pools, Pages&) {
@@ -276,21 +278,23 @@ Result<LoadOutcome> HostTier::load(NodeIndex end, std::size_t from,
   if (plan.wants_window) {
     for (NodeIndex i = end; index_.node(i).end_pages > plan.window_from;
          i = index_.node(i).parent) {
-      if (index_.has_window(i)) kept_windows.push_back(i);
+      if (index_.residency().has_window(i)) kept_windows.push_back(i);
     }
   }
   const NodeIndex anchor = plan.nodes.empty() ? end : index_.node(plan.nodes.front()).parent;
   const bool keeps_snapshot = core_.options.state && !plan.wants_snapshot;
   const bool has_anchor = !index_.node(anchor).is_root();
-  if (has_anchor) index_.lock(anchor);
-  for (const NodeIndex i : kept_windows) index_.lock_window(i, index_.node(i).begin_pages());
-  if (keeps_snapshot) index_.lock_state(end);
-  index_.lock_host(end);
+  if (has_anchor) index_.holds().lock(anchor);
+  for (const NodeIndex i : kept_windows)
+    index_.holds().lock_window(i, index_.node(i).begin_pages());
+  if (keeps_snapshot) index_.holds().lock_state(end);
+  index_.holds().lock_host(end);
   const Result<bool> loads = try_load(plan, load_options.order);
   if (loads.ok() && *loads) commit(plan, loads_.emplace_back());
   index_.unlock_host(end, core_.released);
-  if (keeps_snapshot) index_.unlock_state(end);
-  for (const NodeIndex i : kept_windows) index_.unlock_window(i, index_.node(i).begin_pages());
+  if (keeps_snapshot) index_.holds().unlock_state(end);
+  for (const NodeIndex i : kept_windows)
+    index_.holds().unlock_window(i, index_.node(i).begin_pages());
   if (has_anchor) index_.unlock(anchor, core_.released);
   if (!loads.ok()) return loads.error();
   return *loads ? LoadOutcome::loaded : LoadOutcome::no_room;
@@ -316,7 +320,7 @@ void HostTier::apply_load(Load& load, bool loaded) {
   }
   ++stats.failed_loads;
   top = index_.resolve(top_id);
-  if (top != kNoNode && !index_.is_cut_off(top)) index_.cut_off(top, core_.released);
+  if (top != kNoNode && !index_.node(top).cut_off) index_.evictor().cut_off(top, core_.released);
 }
 
 }  // namespace pando

@@ -49,13 +49,13 @@ const TierPools& HostTier::pools(ComponentKind kind) const {
 // Pages to be had without evicting. Alone, the pool knows, whoever else may use it.
 std::size_t HostTier::room(ComponentKind kind) const {
   if (core_.ranks.alone()) return pools(kind).host->available_pages();
-  const std::size_t used = index_.host_sizes(kind).total + under_way_[at(kind)];
+  const std::size_t used = index_.shelves().sizes(Medium::host, kind).total + under_way_[at(kind)];
   return capacity_[at(kind)] - std::min(capacity_[at(kind)], used);
 }
 
 // A tenant at its cap has room for no more than it gives up itself.
 bool HostTier::keeps_to_cap(OwnerId owner, std::size_t n) {
-  const Shelf& shelf = *index_.shelf(Medium::host, ComponentKind::full);
+  const Shelf& shelf = *index_.shelves().shelf(Medium::host, ComponentKind::full);
   const std::size_t cap = shelf.limits(owner).cap;
   if (cap == SIZE_MAX) return true;
   const auto excess = [&] {
@@ -75,12 +75,12 @@ bool HostTier::reserve(ComponentKind kind, std::size_t n, OwnerId by, std::vecto
   if (kind == ComponentKind::full && !keeps_to_cap(by, n)) return false;
   if (const std::size_t free = room(kind); free < n) {
     const std::size_t missing = n - free;
-    const Shelf& shelf = *index_.shelf(Medium::host, kind);
+    const Shelf& shelf = *index_.shelves().shelf(Medium::host, kind);
     const std::size_t at_most =
         options_.reclaim_mirrors_first ? shelf.sum().total : shelf.available_to(by);
     if (at_most < missing) return false;
     const CauseScope cause(core_, Pressure::host_room, missing * index_.page_size());
-    RadixIndex::Goal goal{.by = by};
+    Evictor::Goal goal{.by = by};
     (kind == ComponentKind::full     ? goal.pages
      : kind == ComponentKind::window ? goal.window_pages
                                      : goal.snapshots) = missing;
@@ -107,10 +107,10 @@ void HostTier::settle(Claim& claim) {
 }
 
 // What it lets go of is given back at once: it is the room that is wanted.
-RadixIndex::Evicted HostTier::evict(const RadixIndex::Goal& goal) {
+Evicted HostTier::evict(const Evictor::Goal& goal) {
   note_demotions(core_.released);  // before their pages may be freed
-  RadixIndex::Released released;
-  const RadixIndex::Evicted evicted = index_.evict_host(goal, released);
+  Released released;
+  const Evicted evicted = index_.evictor().evict_host(goal, released);
   stats.host_evicted_tokens += evicted.host_pages * index_.page_size();
   core_.give_back_device(released);
   give_back(released);
@@ -135,16 +135,16 @@ bool HostTier::reserve_node(NodeIndex i, Copy& copy) {
     ++stats.refused_backups;
     return false;
   }
-  append(copy.full.device, index_.device_pages(index_.node(i)));
-  if (core_.options.window && index_.has_window(i) &&
+  append(copy.full.device, index_.residency().device_pages(index_.node(i)));
+  if (core_.options.window && index_.residency().has_window(i) &&
       reserve(ComponentKind::window, num_pages, owner, copy.window.host, copy.claim)) {
     part.has_window = true;
     core_.ledger.window_pages(std::span(copy.full.device).last(num_pages), copy.window.device);
   }
-  if (index_.has_snapshot(i) &&
+  if (index_.residency().has_snapshot(i) &&
       reserve(ComponentKind::state, 1, owner, copy.state.host, copy.claim)) {
     part.state = copy.state.device.size();
-    copy.state.device.push_back(page_of(index_.snapshot(i)));
+    copy.state.device.push_back(page_of(index_.residency().snapshot(i)));
   }
   copy.num_pages += num_pages;
   copy.parts.push_back(part);
@@ -232,11 +232,11 @@ void HostTier::start_backup(Copy& copy) {
 
 void HostTier::hold(const Part& part) {
   const NodeIndex node = index_.resolve(part.node);
-  index_.lock(node);
+  index_.holds().lock(node);
   ++num_locks_;
-  if (part.has_window) index_.lock_window(node, part.begin);
+  if (part.has_window) index_.holds().lock_window(node, part.begin);
   if (part.state) {
-    index_.lock_state(node);
+    index_.holds().lock_state(node);
     ++num_state_locks_;
   }
 }
@@ -244,9 +244,9 @@ void HostTier::hold(const Part& part) {
 void HostTier::release(const Part& part) {
   const NodeIndex node = index_.resolve(part.node);
   PANDO_CHECK(node != kNoNode, "node {} has gone while it was copied", part.node.index);
-  if (part.has_window) index_.unlock_window(node, part.begin);
+  if (part.has_window) index_.holds().unlock_window(node, part.begin);
   if (part.state) {
-    index_.unlock_state(node);
+    index_.holds().unlock_state(node);
     --num_state_locks_;
   }
   index_.unlock(node, core_.released);
@@ -274,7 +274,7 @@ void HostTier::copy_path(NodeIndex end, std::size_t enough) {
   std::unique_ptr<Copy> copy = new_copy();
   for (; !path_.empty(); path_.pop_back()) {
     if (!reserve_node(path_.back(), *copy)) break;
-    index_.set_backing_up(path_.back(), true);
+    index_.holds().set_backing_up(path_.back(), true);
     hold(copy->parts.back());
   }
   if (copy->parts.empty()) return recycle(std::move(copy));
@@ -295,7 +295,7 @@ void HostTier::apply_backup(Copy& copy, bool copied) {
   for (const Part& part : copy.parts) {
     const NodeIndex end = index_.resolve(part.node);
     for (NodeIndex i = end; index_.node(i).end_pages > part.begin; i = index_.node(i).parent) {
-      index_.set_backing_up(i, false);
+      index_.holds().set_backing_up(i, false);
       if (!copied) continue;
       attach(i, part, copy, i == end);
       tell(i);
@@ -320,19 +320,20 @@ void HostTier::count_backup(const Copy& copy, bool copied) {
 void HostTier::attach(NodeIndex i, const Part& part, const Copy& copy, bool is_end) {
   const Node& node = index_.node(i);
   const std::size_t offset = node.begin_pages() - part.begin;
-  RadixIndex::HostSides sides{
+  Residency::HostCopy sides{
       .pages = std::span(copy.full.host).subspan(part.full + offset, node.num_pages)};
   if (part.has_window)
     sides.window_pages = std::span(copy.window.host).subspan(part.window + offset, node.num_pages);
   if (part.state && is_end) sides.snapshot = copy.state.host[*part.state];
-  index_.attach_host(i, sides);
+  index_.residency().attach_host(i, sides);
 }
 
 // ---- Write back --------------------------------------------------------------------------------
 
 bool HostTier::write_back(NodeIndex i) {
   if (options_.write_policy != WritePolicy::write_back) return false;
-  index_.set_backing_up(i, true);  // or making room, for it or for the next one, might take it
+  index_.holds().set_backing_up(i,
+                                true);  // or making room, for it or for the next one, might take it
   bool reserved = reserve_node(i, victims_);
   if (reserved && !core_.ranks.all(!victims_.claim.refused)) {
     take_back_last(victims_);
@@ -340,7 +341,7 @@ bool HostTier::write_back(NodeIndex i) {
     reserved = false;
   }
   if (!reserved) {
-    index_.set_backing_up(i, false);
+    index_.holds().set_backing_up(i, false);
     return false;
   }
   settle(victims_.claim);
@@ -361,16 +362,16 @@ void HostTier::finish_write_back() {
     // Even of a failed copy: its nodes go at once.
     pools.host->complete_write(pages.host, /*on_device=*/false);
   });
-  RadixIndex::Evicted dropped;
+  Evicted dropped;
   for (const Part& part : copy.parts) {
     const NodeIndex i = index_.resolve(part.node);
     if (i == kNoNode) continue;
-    index_.set_backing_up(i, false);
+    index_.holds().set_backing_up(i, false);
     if (copied) {
       tell(i);
-      index_.drop_if_bare(i, core_.released, dropped);
+      index_.evictor().drop_if_bare(i, core_.released, dropped);
     } else {
-      index_.drop_subtree(i, core_.released, dropped);
+      index_.evictor().drop_subtree(i, core_.released, dropped);
     }
   }
   count_backup(copy, copied);
@@ -412,7 +413,7 @@ void HostTier::drain() {
   apply(values, ignored);
 }
 
-void HostTier::note_demotions(RadixIndex::Released& released) {
+void HostTier::note_demotions(Released& released) {
   const auto pass_on = [](HostPool* pool, std::vector<HostPageId>& pages) {
     if (!pages.empty()) pool->device_gone(pages);
     pages.clear();
@@ -422,7 +423,7 @@ void HostTier::note_demotions(RadixIndex::Released& released) {
   pass_on(options_.state.host, released.demoted_snapshots);
 }
 
-void HostTier::give_back(RadixIndex::Released& released) {
+void HostTier::give_back(Released& released) {
   note_demotions(released);
   const auto pass_on = [](HostPool* pool, std::vector<HostPageId>& pages) {
     if (!pages.empty()) pool->free(pages);
@@ -435,11 +436,11 @@ void HostTier::give_back(RadixIndex::Released& released) {
 
 void HostTier::device_came(NodeIndex i, bool pages, bool window, bool snapshot) {
   const Node& node = index_.node(i);
-  if (pages) options_.full.host->device_came(index_.host_pages(node));
-  if (window && index_.has_host_window(i))
-    options_.window.host->device_came(index_.host_window_pages(node));
-  if (!snapshot || !index_.has_host_snapshot(i)) return;
-  const HostPageId page = index_.host_snapshot(i);
+  if (pages) options_.full.host->device_came(index_.residency().host_pages(node));
+  if (window && index_.residency().has_host_window(i))
+    options_.window.host->device_came(index_.residency().host_window_pages(node));
+  if (!snapshot || !index_.residency().has_host_snapshot(i)) return;
+  const HostPageId page = index_.residency().host_snapshot(i);
   options_.state.host->device_came({&page, 1});
 }
 
@@ -491,13 +492,14 @@ Status HostTier::check(const Reserved& fetching, const Claim& claimed) const {
   const auto state_of = [](bool on_device) {
     return on_device ? PageState::synced : PageState::backed_up;
   };
-  index_.for_each_node([&](NodeIndex i, const Node& node) {
-    if (node.on_host) own(full, index_.host_pages(node), state_of(node.on_device()));
-    if (index_.has_host_window(i))
-      own(window, index_.host_window_pages(node), state_of(index_.has_window(i)));
-    if (!index_.has_host_snapshot(i)) return;
-    const HostPageId page = index_.host_snapshot(i);
-    own(state, {&page, 1}, state_of(index_.has_snapshot(i)));
+  index_.tree().for_each_node([&](NodeIndex i, const Node& node) {
+    if (node.on_host) own(full, index_.residency().host_pages(node), state_of(node.on_device()));
+    if (index_.residency().has_host_window(i))
+      own(window, index_.residency().host_window_pages(node),
+          state_of(index_.residency().has_window(i)));
+    if (!index_.residency().has_host_snapshot(i)) return;
+    const HostPageId page = index_.residency().host_snapshot(i);
+    own(state, {&page, 1}, state_of(index_.residency().has_snapshot(i)));
   });
   if (!status.ok()) return status;
   for (const Expected* of : {&full, &window, &state}) {

@@ -31,7 +31,7 @@ namespace pando {
 class HostTier {
  public:
   /// Makes room on the device.
-  using Evict = std::function<void(const RadixIndex::Goal&)>;
+  using Evict = std::function<void(const Evictor::Goal&)>;
   HostTier(CacheCore& core, const HostTierOptions& options, Evict evict);
   ~HostTier();
   HostTier(const HostTier&) = delete;
@@ -61,7 +61,7 @@ class HostTier {
     under_way.backups = backups_.size();
     under_way.loads = loads_.size();
   }
-  RadixIndex::Evicted evict(const RadixIndex::Goal& goal);
+  Evicted evict(const Evictor::Goal& goal);
 
   /// Host pages that something under way has asked for. Ranks ask alike, though a pool may refuse
   /// one of them.
@@ -85,7 +85,7 @@ class HostTier {
   std::function<void(NodeIndex)> on_backed_up;
 
   /// Gives back what the index let go of on the host, and tells the pools what left the device.
-  void give_back(RadixIndex::Released& released);
+  void give_back(Released& released);
   /// The device has computed anew what is on the host: of the node, its window, its snapshot.
   void device_came(NodeIndex node, bool pages, bool window, bool snapshot);
 
@@ -153,7 +153,7 @@ class HostTier {
   void copy_path(NodeIndex end, std::size_t enough_hits);
   bool reserve_node(NodeIndex node, Copy& copy);
   void take_back_last(Copy& copy);
-  void note_demotions(RadixIndex::Released& released);
+  void note_demotions(Released& released);
   std::unique_ptr<Copy> new_copy();
   void recycle(std::unique_ptr<Copy> copy);
   void start_backup(Copy& copy);
@@ -166,9 +166,9 @@ class HostTier {
 
   LoadPlan plan_load(NodeIndex end);
   bool is_worth_loading(const LoadPlan& plan, std::size_t num_tokens);
-  RadixIndex::Goal shortage(const LoadPlan& plan) const;
-  bool can_evict(const RadixIndex::Goal& goal) const;
-  RadixIndex::Goal take_pages(LoadPlan& plan);
+  Evictor::Goal shortage(const LoadPlan& plan) const;
+  bool can_evict(const Evictor::Goal& goal) const;
+  Evictor::Goal take_pages(LoadPlan& plan);
   void give_up(LoadPlan& plan);
   Status start_load(LoadPlan& plan, LoadOrder order);
   void stop_load(LoadPlan& plan);

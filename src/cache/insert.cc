@@ -25,8 +25,9 @@ Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(
   const std::size_t page_size = index.page_size();
   const Result<NodeIndex> held = held_node(key, insert_options);
   if (!held) return held.error();
-  const Plan plan{*held == kNoNode ? index.descend(key, nullptr) : index.descend_behind(*held, key),
-                  index.num_pages(key), insert_options.window_released / page_size};
+  const Plan plan{*held == kNoNode ? index.tree().descend(key, nullptr)
+                                   : index.tree().descend_behind(*held, key),
+                  index.tree().shape().num_pages(key), insert_options.window_released / page_size};
   if (Status s = refuse_insert(plan, insert_options); !s) return s.error();
   const std::size_t existing = plan.cursor.pages * page_size;
   if (Status s = refuse_negative(key.tokens, existing, key.tokens.size(), "insert"); !s)
@@ -54,20 +55,20 @@ Result<NodeIndex> PrefixCache::Impl::held_node(const Key& key, const InsertOptio
   const NodeIndex node = index.resolve(o.held->node());
   const std::size_t pages = node == kNoNode ? 0 : index.node(node).end_pages;
   const std::size_t length = pages * index.page_size();
-  if (length != o.owned_by_tree || pages > index.num_pages(key))
+  if (length != o.owned_by_tree || pages > index.tree().shape().num_pages(key))
     return make_error(ErrorCode::invalid_argument,
                       "insert: the lease holds {} tokens; expected the first {} of a key of {}",
                       length, o.owned_by_tree, key.tokens.size());
-  if (node != kNoNode && index.namespace_of(node) != key.ns)
+  if (node != kNoNode && index.tree().namespace_of(node) != key.ns)
     return make_error(ErrorCode::invalid_argument,
                       "insert: the lease is in namespace '{}', the key in '{}'",
-                      index.namespace_of(node), key.ns);
+                      index.tree().namespace_of(node), key.ns);
   return node;
 }
 
 Status PrefixCache::Impl::refuse_insert(const Plan& plan, const InsertOptions& o) const {
   const std::size_t page_size = index.page_size();
-  const std::size_t existing = index.device_end(plan.cursor).pages * page_size;
+  const std::size_t existing = index.matcher().device_end(plan.cursor).pages * page_size;
   if (o.owned_by_tree % page_size != 0 || o.owned_by_tree > existing)
     return make_error(ErrorCode::invalid_argument,
                       "insert: the first {} slots are said to be the tree's, which holds {} tokens "
@@ -102,13 +103,14 @@ Status PrefixCache::Impl::plan_existing(const Plan& plan, std::span<const SlotId
                                         std::size_t owned_pages, bool look_at_last) {
   const std::size_t page_size = index.page_size();
   Status status;
-  index.for_each_on_path(plan.cursor, [&](NodeIndex node, std::size_t first, std::uint32_t n) {
+  index.tree().for_each_on_path(plan.cursor, [&](NodeIndex node, std::size_t first,
+                                                 std::uint32_t n) {
     if (!index.node(node).on_device()) {
       if (status.ok()) status = plan_adoption(plan, node, first, n, slots.data());
       return;
     }
     const std::uint32_t* pages = index.node(node).pages;
-    const bool tombstone = !index.has_window(node);
+    const bool tombstone = !index.residency().has_window(node);
     std::uint32_t revived = 0;  // pages at the end of the node
     // Of the pages said to be the tree's, the last one is looked at: it stands for those before.
     const std::size_t from =
@@ -199,7 +201,8 @@ Status PrefixCache::Impl::plan_new(const Plan& plan, std::span<const SlotId> slo
 Inserted PrefixCache::Impl::apply_insert(const Plan& plan, const Key& key,
                                          const InsertOptions& insert_options) {
   const std::size_t page_size = index.page_size();
-  NodeIndex end = plan.cursor.node == kNoNode ? index.root(key.ns) : index.settle(plan.cursor);
+  NodeIndex end =
+      plan.cursor.node == kNoNode ? index.root(key.ns) : index.tree().split_at(plan.cursor);
   const std::size_t adopted = apply_adoptions(plan, end);
   const std::size_t revived = apply_revivals(plan, end);
   const std::size_t freed = duplicates.size() + released.pages.size();
@@ -211,7 +214,7 @@ Inserted PrefixCache::Impl::apply_insert(const Plan& plan, const Key& key,
   if (sessions.contains(insert_options.session.value)) {
     use_session(insert_options.session, end);
   } else {
-    index.note_common_use(end);
+    index.retention().note_common_use(end);
   }
   if (tier) {
     tier->write_through(end);
@@ -245,7 +248,7 @@ std::size_t PrefixCache::Impl::apply_adoptions(const Plan& plan, NodeIndex end) 
       continue;
     }
     if (without > 0)
-      adopt(index.settle({node, without, a.first + without}), pages.first(without), false);
+      adopt(index.tree().split_at({node, without, a.first + without}), pages.first(without), false);
     adopt(node, pages.subspan(without), true);
   }
   return adopted_pages.size();
@@ -253,7 +256,7 @@ std::size_t PrefixCache::Impl::apply_adoptions(const Plan& plan, NodeIndex end) 
 
 void PrefixCache::Impl::adopt(NodeIndex node, std::span<const std::uint32_t> pages,
                               bool with_window) {
-  index.attach_device(node, pages, with_window);
+  index.residency().attach_device(node, pages, with_window);
   tier->device_came(node, /*pages=*/true, with_window, /*snapshot=*/false);
   record_stored(Medium::device, node);
   if (with_window || ledger.window_allocator() == nullptr) return;
@@ -269,7 +272,7 @@ std::size_t PrefixCache::Impl::apply_revivals(const Plan& plan, NodeIndex end) {
     const std::uint32_t* old = index.node(node).pages + revival.first;
     if (revival.replace) {
       for (std::size_t i = 0; i < pages.size(); ++i) released.pages.push_back(PageId{old[i]});
-      index.revive(node, revival.first, pages);
+      index.residency().attach_window(node, revival.first, pages);
       if (tier) tier->device_came(node, /*pages=*/false, /*window=*/true, /*snapshot=*/false);
       continue;
     }
@@ -277,7 +280,7 @@ std::size_t PrefixCache::Impl::apply_revivals(const Plan& plan, NodeIndex end) {
       ledger.move_window(PageId{pages[i]}, PageId{old[i]});
       duplicates.push_back(PageId{pages[i]});
     }
-    index.revive(node, revival.first, {});
+    index.residency().attach_window(node, revival.first, {});
     if (tier) tier->device_came(node, /*pages=*/false, /*window=*/true, /*snapshot=*/false);
   }
   return revived_pages.size();
@@ -291,7 +294,7 @@ NodeIndex PrefixCache::Impl::apply_new(const Plan& plan, const Key& key, NodeInd
   record_stored(Medium::device, end);
   if (plan.released_pages > begin) {
     const std::size_t buried = plan.released_pages - begin;
-    index.bury_head(end, static_cast<std::uint32_t>(buried));
+    index.residency().bury_head(end, static_cast<std::uint32_t>(buried));
     // Pando's own allocator knows whether they really have given it back.
     for (std::size_t i = 0; i < buried && ledger.window_allocator() != nullptr; ++i)
       released.window_pages.push_back(PageId{new_pages[i]});
@@ -300,14 +303,14 @@ NodeIndex PrefixCache::Impl::apply_new(const Plan& plan, const Key& key, NodeInd
 }
 
 void PrefixCache::Impl::apply_snapshot(NodeIndex end, StateSlot snapshot) {
-  if (index.has_snapshot(end)) {
+  if (index.residency().has_snapshot(end)) {
     released.snapshots.push_back(snapshot);  // a duplicate
     return;
   }
   states.claim(snapshot);
-  index.add_snapshot(end, snapshot);
+  index.residency().attach_snapshot(end, snapshot);
   if (tier) tier->device_came(end, /*pages=*/false, /*window=*/false, /*snapshot=*/true);
-  index.thin_snapshots(end, released);
+  index.evictor().thin_snapshots(end, released);
 }
 
 Result<Inserted> PrefixCache::Impl::insert(const Key& key, std::span<const SlotId> slots,
@@ -325,7 +328,7 @@ Result<Inserted> PrefixCache::Impl::insert(const Key& key, std::span<const SlotI
     if (Status s = refuse_outside(range, key.tokens.size(), /*grows=*/false, "insert"); !s)
       return s.error();
   }
-  const std::size_t num_pages = index.num_pages(key);
+  const std::size_t num_pages = index.tree().shape().num_pages(key);
   if (num_pages == 0)
     return make_error(ErrorCode::invalid_argument,
                       "insert: a key of {} tokens does not fill a page of {}; nothing to keep",

@@ -55,11 +55,11 @@ Status Lease::release_snapshot() {
 // As much of the window as there is: lock() has made sure that it is all, or the caller knows.
 Lease::Hold PrefixCache::Impl::hold_path(NodeIndex node) {
   Lease::Hold hold{.node = index.id(node)};
-  index.lock(node);
+  index.holds().lock(node);
   ++num_locks;
-  if (options.window) hold.window_from = index.lock_window(node);
-  if (index.has_snapshot(node)) {
-    index.lock_state(node);
+  if (options.window) hold.window_from = index.holds().lock_window(node);
+  if (index.residency().has_snapshot(node)) {
+    index.holds().lock_state(node);
     ++num_snapshot_locks;
     hold.snapshot = true;
   }
@@ -70,10 +70,10 @@ Lease::Hold PrefixCache::Impl::hold_path(NodeIndex node) {
 // inside a page.
 Lease::Hold PrefixCache::Impl::hold_partial(NodeIndex node, std::uint32_t page) {
   Lease::Hold hold{.node = index.id(node)};
-  index.lock(node);
+  index.holds().lock(node);
   ++num_locks;
   if (options.window) {
-    index.lock_window(node, page);
+    index.holds().lock_window(node, page);
     hold.window_from = page;
   }
   return hold;
@@ -81,13 +81,13 @@ Lease::Hold PrefixCache::Impl::hold_partial(NodeIndex node, std::uint32_t page) 
 
 void PrefixCache::Impl::release_hold_window(Lease::Hold& hold) {
   if (!hold.window_from) return;
-  index.unlock_window(index.resolve(hold.node), *hold.window_from);
+  index.holds().unlock_window(index.resolve(hold.node), *hold.window_from);
   hold.window_from.reset();
 }
 
 void PrefixCache::Impl::release_hold_snapshot(Lease::Hold& hold) {
   if (!hold.snapshot) return;
-  index.unlock_state(index.resolve(hold.node));
+  index.holds().unlock_state(index.resolve(hold.node));
   --num_snapshot_locks;
   hold.snapshot = false;
 }
@@ -103,7 +103,7 @@ void PrefixCache::Impl::release_hold(Lease::Hold& hold) {
 }
 
 void PrefixCache::Impl::hold_host(Lease& lease, NodeIndex node) {
-  index.lock_host(node);
+  index.holds().lock_host(node);
   ++num_host_locks;
   lease.host_node_ = index.id(node);
 }
@@ -131,16 +131,16 @@ Result<Lease> PrefixCache::Impl::lock(const Match& match) {
   const NodeIndex host = index.resolve(match.host_node);
   for (const auto& [id, resolved] :
        {std::pair{match.node, node}, {match.partial_node, partial}, {match.host_node, host}}) {
-    if (id && (resolved == kNoNode || index.is_cut_off(resolved)))
+    if (id && (resolved == kNoNode || index.node(resolved).cut_off))
       return make_error(ErrorCode::stale_handle,
                         "lock: node {} of this match has been evicted since; match again",
                         id.index);
   }
   const auto page = static_cast<std::uint32_t>(match.length / index.page_size());
-  if ((node != kNoNode && !index.is_valid_end(node, RadixIndex::Reach::device)) ||
+  if ((node != kNoNode && !index.matcher().is_valid_end(node, Matcher::Reach::device)) ||
       (partial != kNoNode &&
-       (!index.node(partial).on_device() || !index.has_window(partial, page))) ||
-      (host != kNoNode && !index.is_valid_end(host, RadixIndex::Reach::host)))
+       (!index.node(partial).on_device() || !index.matcher().has_window(partial, page))) ||
+      (host != kNoNode && !index.matcher().is_valid_end(host, Matcher::Reach::host)))
     return make_error(ErrorCode::stale_handle,
                       "lock: a part of this match, its window or its snapshot has been evicted "
                       "since; match again");

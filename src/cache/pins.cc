@@ -28,8 +28,8 @@ Status PrefixCache::Impl::refuse_pin(NodeIndex end) {
       device + (tier ? component_capacity(Medium::host, ComponentKind::full) : 0);
   for (const bool on_device : {true, false}) {
     const std::size_t limit = share_of(share, on_device ? device : all);
-    const std::size_t pinned = index.pinned_pages(on_device);
-    const std::size_t more = index.pages_to_pin(end, on_device);
+    const std::size_t pinned = index.retention().pinned_pages(on_device);
+    const std::size_t more = index.retention().pages_to_pin(end, on_device);
     if (pinned + more > limit)
       return make_error(ErrorCode::out_of_capacity,
                         "pin: {} tokens more beside {} that are pinned{}; at most {} may be, which "
@@ -45,22 +45,22 @@ Result<Pinned> PrefixCache::pin(const Key& key, const PinOptions& pin) {
     return make_error(ErrorCode::invalid_argument, "pin: a ttl of {} ms; expected more than 0",
                       pin.ttl->count());
   RadixIndex& index = impl_->index;
-  const RadixIndex::Cursor cursor =
+  const Tree::Cursor cursor =
       impl_->options.disabled
-          ? RadixIndex::Cursor{}
-          : index.valid_end(index.descend(key, nullptr), RadixIndex::Reach::device);
+          ? Tree::Cursor{}
+          : index.matcher().valid_end(index.tree().descend(key, nullptr), Matcher::Reach::device);
   if (cursor.pages == 0)
     return make_error(ErrorCode::invalid_argument,
                       "pin: nothing of this key of {} tokens is on the device", key.tokens.size());
-  const NodeIndex end = index.settle(cursor);
+  const NodeIndex end = index.tree().split_at(cursor);
   if (Status s = impl_->refuse_pin(end); !s) return s.error();
   const PinId id{impl_->next_id()};
   Impl::HeldPin& held = impl_->pins[id.value];
   held.kind = pin.kind;
   held.device = impl_->hold_path(end);
   held.node = held.device.node;
-  index.count_pin(end, /*on_device=*/false);
-  index.count_pin(end, /*on_device=*/true);
+  index.retention().count_pin(end, /*on_device=*/false);
+  index.retention().count_pin(end, /*on_device=*/true);
   if (pin.ttl) {
     held.until = impl_->after(*pin.ttl);
     impl_->timers.push({.at = held.until, .pin = id});
@@ -82,11 +82,11 @@ void PrefixCache::Impl::loosen_soft_pins() {
     if (at == pins.end()) return true;
     HeldPin& held = at->second;
     const NodeIndex end = index.resolve(held.node);
-    if (!index.is_on_host(end)) return false;
-    index.lock_host(end);
+    if (!index.matcher().is_on_host(end)) return false;
+    index.holds().lock_host(end);
     ++num_host_locks;
     held.host = held.node;
-    index.uncount_pin(end, /*on_device=*/true);
+    index.retention().uncount_pin(end, /*on_device=*/true);
     release_hold(held.device);
     return true;
   });
@@ -97,11 +97,11 @@ void PrefixCache::Impl::drop_pin(PinId id) {
   if (at == pins.end()) return;
   HeldPin& held = at->second;
   const NodeIndex end = index.resolve(held.node);
-  index.uncount_pin(end, /*on_device=*/false);
+  index.retention().uncount_pin(end, /*on_device=*/false);
   if (held.host) {
     release_host(held.host);
   } else {
-    index.uncount_pin(end, /*on_device=*/true);
+    index.retention().uncount_pin(end, /*on_device=*/true);
     release_hold(held.device);
   }
   pins.erase(at);
@@ -111,7 +111,7 @@ void PrefixCache::Impl::drop_pin(PinId id) {
 void PrefixCache::Impl::drop_broken_pins() {
   std::vector<PinId> broken;
   for (const auto& [id, held] : pins) {
-    if (index.is_cut_off(index.resolve(held.node))) broken.push_back(PinId{id});
+    if (index.node(index.resolve(held.node)).cut_off) broken.push_back(PinId{id});
   }
   for (const PinId id : broken) drop_pin(id);
 }
@@ -133,7 +133,7 @@ std::vector<Pin> PrefixCache::pins() const {
     Pin& pin = all.emplace_back();
     pin.id = PinId{id};
     pin.kind = held.kind;
-    pin.ns = impl_->index.namespace_of(end);
+    pin.ns = impl_->index.tree().namespace_of(end);
     pin.length = impl_->index.node(end).end_pages * impl_->index.page_size();
     pin.on_device = !held.host;
     if (held.until != kForever)
@@ -144,7 +144,7 @@ std::vector<Pin> PrefixCache::pins() const {
 }
 
 std::size_t PrefixCache::pinned_tokens() const {
-  return impl_->index.pinned_pages(/*on_device=*/false) * impl_->index.page_size();
+  return impl_->index.retention().pinned_pages(/*on_device=*/false) * impl_->index.page_size();
 }
 
 }  // namespace pando

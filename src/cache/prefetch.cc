@@ -18,8 +18,8 @@ namespace pando {
 
 Result<Prefetch> StorageTier::prefetch(const Key& key) {
   const std::size_t page_size = index_.page_size();
-  const RadixIndex::Cursor walked = index_.descend(key, nullptr);
-  const std::size_t total = index_.num_pages(key);
+  const Tree::Cursor walked = index_.tree().descend(key, nullptr);
+  const std::size_t total = index_.tree().shape().num_pages(key);
   if (Status s =
           refuse_negative(key.tokens, walked.pages * page_size, key.tokens.size(), "prefetch");
       !s)
@@ -39,16 +39,16 @@ Result<Prefetch> StorageTier::prefetch(const Key& key) {
   fetch.hashes.resize(total - walked.pages);
   std::optional<PageHash> parent = chain_start(key.ns);
   if (walked.pages > 0) {
-    const NodeIndex anchor = index_.settle(walked);
+    const NodeIndex anchor = index_.tree().split_at(walked);
     const Node& node = index_.node(anchor);
-    parent = index_.hashes(node)[node.num_pages - 1];
+    parent = index_.tree().edges().hashes(node)[node.num_pages - 1];
     fetch.anchor = index_.id(anchor);
   }
   hash_page_chain(parent ? &*parent : nullptr, key.tokens.data() + walked.pages * page_size,
                   fetch.hashes.size(), page_size, core_.options.bigram, fetch.hashes.data());
   ask(fetch);
   if (fetch.anchor) {
-    index_.lock_host(index_.resolve(fetch.anchor));
+    index_.holds().lock_host(index_.resolve(fetch.anchor));
     ++num_host_locks_;
   }
   fetch.occupied = num_tokens;
@@ -77,7 +77,7 @@ std::size_t StorageTier::unbroken_window(NodeIndex node) const {
   std::size_t run = 0;
   NodeIndex i = node;
   for (; !index_.node(i).is_root(); i = index_.node(i).parent) {
-    if (!index_.has_window(i) && !index_.has_host_window(i)) return run;
+    if (!index_.residency().has_window(i) && !index_.residency().has_host_window(i)) return run;
     run += index_.node(i).num_pages;
   }
   return SIZE_MAX / 2;
@@ -96,7 +96,7 @@ std::size_t StorageTier::answer(const Fetch& fetch) const {
   for (std::size_t i = 0; i < std::min(n, fetch.limit) && has(0, i); ++i) {
     std::size_t space = 1;
     if (window_space_) run = has(space++, i) ? run + 1 : 0;
-    const bool window_reaches = !window_space_ || run >= index_.window_pages();
+    const bool window_reaches = !window_space_ || run >= index_.matcher().window_pages();
     if (window_reaches && (!state_space_ || has(space, i))) best = i + 1;
   }
   return best;
@@ -108,7 +108,7 @@ double StorageTier::fetch_bytes(std::size_t num_pages) const {
   };
   std::size_t sum = bytes(ComponentKind::full, num_pages);
   if (window_space_)
-    sum += bytes(ComponentKind::window, std::min(num_pages, index_.window_pages()));
+    sum += bytes(ComponentKind::window, std::min(num_pages, index_.matcher().window_pages()));
   if (state_space_) sum += bytes(ComponentKind::state, num_pages > 0 ? 1 : 0);
   return static_cast<double>(sum);
 }
@@ -138,7 +138,7 @@ bool StorageTier::reserve(Fetch& fetch) {
   HostTier::Reserved& pages = fetch.pages;
   const std::size_t windows = window_space_ ? fetch.num_pages - fetch.window_from : 0;
   const auto take = [&](ComponentKind kind, std::size_t n, std::vector<HostPageId>& out) {
-    return host_.reserve(kind, n, index_.owner(fetch.ns), out, fetch.claim);
+    return host_.reserve(kind, n, index_.retention().owner(fetch.ns), out, fetch.claim);
   };
   const bool reserved = take(ComponentKind::full, fetch.num_pages, pages.full) &&
                         (windows == 0 || take(ComponentKind::window, windows, pages.window)) &&
@@ -271,7 +271,8 @@ void StorageTier::begin_fetch(Fetch& fetch) {
     return;
   }
   if (window_space_)
-    fetch.window_from = fetch.num_pages - std::min(fetch.num_pages, index_.window_pages());
+    fetch.window_from =
+        fetch.num_pages - std::min(fetch.num_pages, index_.matcher().window_pages());
   fetch.has_room = reserve(fetch);
   fetch.phase = Phase::reserved;
   const std::int64_t room = fetch.has_room ? 1 : 0;
@@ -314,14 +315,14 @@ std::size_t StorageTier::end(PrefetchId id, bool keep) {
 // tokens that are new.
 std::size_t StorageTier::insert(Fetch& fetch, std::size_t num_pages) {
   if (num_pages == 0) return 0;
-  if (fetch.anchor && index_.is_cut_off(index_.resolve(fetch.anchor))) return 0;
+  if (fetch.anchor && index_.node(index_.resolve(fetch.anchor)).cut_off) return 0;
   const std::size_t page_size = index_.page_size();
   const std::size_t end = fetch.from + num_pages;
   const std::size_t overlap = core_.options.bigram ? 1 : 0;
   const Key key{std::span<const Token>(fetch.tokens).first(end * page_size + overlap), fetch.ns};
-  const RadixIndex::Cursor cursor = index_.descend(key, nullptr);
+  const Tree::Cursor cursor = index_.tree().descend(key, nullptr);
   if (cursor.pages >= end) return 0;
-  NodeIndex node = cursor.node == kNoNode ? index_.root(fetch.ns) : index_.settle(cursor);
+  NodeIndex node = cursor.node == kNoNode ? index_.root(fetch.ns) : index_.tree().split_at(cursor);
   // Where windows begin, a node begins.
   const std::size_t window_from = window_space_ ? fetch.from + fetch.window_from : cursor.pages;
   const std::size_t first_window = std::max(window_from, cursor.pages);
@@ -339,7 +340,7 @@ std::size_t StorageTier::insert(Fetch& fetch, std::size_t num_pages) {
 // Pages [begin, end) of the key, which have arrived, below `parent`.
 NodeIndex StorageTier::hang(const Fetch& fetch, NodeIndex parent, std::size_t begin,
                             std::size_t end) {
-  RadixIndex::HostSides sides{
+  Residency::HostCopy sides{
       .pages = std::span(fetch.pages.full).subspan(begin - fetch.from, end - begin)};
   const bool is_last = end == fetch.from + fetch.num_pages;
   if (window_space_ && is_last)

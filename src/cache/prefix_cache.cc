@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of PrefixCache on keys: match, probe, evict, and what it tells of itself. Each first
-// looks (RadixIndex::descend), then refuses what is wrong, then changes. It is made in create.cc;
+// looks (Tree::descend), then refuses what is wrong, then changes. It is made in create.cc;
 // lock is in leases.cc, insert in insert.cc, and what tells the observer of them in observed.cc.
 #include "pando/cache.h"
 
@@ -40,7 +40,7 @@ std::string_view to_string(MatchEnd end) {
 Result<Match> PrefixCache::Impl::match(const Key& key, std::span<SlotId> slots, SessionId session) {
   if (key.tokens.empty()) return make_error(ErrorCode::invalid_argument, "match: the key is empty");
   const std::size_t page_size = index.page_size();
-  const std::size_t num_pages = index.num_pages(key);
+  const std::size_t num_pages = index.tree().shape().num_pages(key);
   if (!slots.empty() && slots.size() < num_pages * page_size)
     return make_error(ErrorCode::invalid_argument,
                       "match: room for {} slots, but {} tokens may match", slots.size(),
@@ -54,28 +54,28 @@ Result<Match> PrefixCache::Impl::match(const Key& key, std::span<SlotId> slots, 
   if (options.disabled) return found;
   if (record) record->matched();
 
-  const RadixIndex::Cursor walked = index.descend(key, slots.empty() ? nullptr : slots.data());
+  const Tree::Cursor walked = index.tree().descend(key, slots.empty() ? nullptr : slots.data());
   found.agreed_length = walked.pages * page_size;
   // Tokens beyond the first page that does not agree are not looked at.
   const std::size_t looked_at =
       std::min(key.tokens.size(), found.agreed_length + page_size + (options.bigram ? 1 : 0));
   if (Status s = refuse_negative(key.tokens, found.agreed_length, looked_at, "match"); !s)
     return s.error();
-  const RadixIndex::Cursor cursor = index.valid_end(walked, RadixIndex::Reach::device);
-  const RadixIndex::Cursor reached =
-      tier ? index.valid_end(walked, RadixIndex::Reach::host) : cursor;
+  const Tree::Cursor cursor = index.matcher().valid_end(walked, Matcher::Reach::device);
+  const Tree::Cursor reached =
+      tier ? index.matcher().valid_end(walked, Matcher::Reach::host) : cursor;
   found.length = cursor.pages * page_size;
   found.host_length = (reached.pages - cursor.pages) * page_size;
   found.end = match_end(key, walked, reached);
   if (cursor.node == kNoNode) return found;
-  RadixIndex::Partial partial;
+  Matcher::Partial partial;
   if (options.partial_pages && !options.state && cursor.pages == walked.pages)
-    partial = index.partial(key, cursor);
-  const NodeIndex end = index.settle(reached);  // if it is further, both are ends of nodes
+    partial = index.matcher().partial(key, cursor);
+  const NodeIndex end = index.tree().split_at(reached);  // if it is further, both are ends of nodes
   const NodeIndex device_end = found.host_length > 0 ? cursor.node : end;
   if (cursor.pages > 0) {
     found.node = index.id(device_end);
-    if (options.state) found.snapshot = index.snapshot(device_end);
+    if (options.state) found.snapshot = index.residency().snapshot(device_end);
   }
   if (found.host_length > 0) found.host_node = index.id(end);
   if (partial.length > 0) {
@@ -84,30 +84,33 @@ Result<Match> PrefixCache::Impl::match(const Key& key, std::span<SlotId> slots, 
     found.partial_node = index.id(partial.node);
   }
   index.touch(end);
-  if (!session) index.note_common_use(end);
+  if (!session) index.retention().note_common_use(end);
   return found;
 }
 
 // Why a walk of this key, of which `valid` can be used, gives no more.
-MatchEnd PrefixCache::Impl::match_end(const Key& key, const RadixIndex::Cursor& walked,
-                                      const RadixIndex::Cursor& valid) const {
-  const std::size_t num_pages = index.num_pages(key);
+MatchEnd PrefixCache::Impl::match_end(const Key& key, const Tree::Cursor& walked,
+                                      const Tree::Cursor& valid) const {
+  const std::size_t num_pages = index.tree().shape().num_pages(key);
   if (walked.node == kNoNode) return MatchEnd::namespace_unknown;
   if (valid.pages < walked.pages) {
     const bool window_reaches =
-        index.valid_end(walked, RadixIndex::Reach::host, /*with_state=*/false).pages ==
+        index.matcher().valid_end(walked, Matcher::Reach::host, /*with_state=*/false).pages ==
         walked.pages;
     return window_reaches ? MatchEnd::no_snapshot : MatchEnd::window_gone;
   }
   if (walked.pages < num_pages) return MatchEnd::no_such_child;
-  const bool whole = num_pages > 0 && num_pages * index.page_size() == index.num_units(key);
+  const bool whole =
+      num_pages > 0 && num_pages * index.page_size() == index.tree().shape().num_units(key);
   return whole ? MatchEnd::whole_key : MatchEnd::page_boundary;
 }
 
 std::size_t PrefixCache::probe(const Key& key) const {
   const RadixIndex& index = impl_->index;
   if (impl_->options.disabled) return 0;
-  return index.valid_end(index.descend(key, nullptr), RadixIndex::Reach::device).pages *
+  return index.matcher()
+             .valid_end(index.tree().descend(key, nullptr), Matcher::Reach::device)
+             .pages *
          index.page_size();
 }
 
@@ -124,8 +127,8 @@ void PrefixCache::Impl::give_back() {
   if (tier) tier->give_back(released);
 }
 
-EvictResult PrefixCache::Impl::evict(const RadixIndex::Goal& goal) {
-  const RadixIndex::Evicted result = index.evict(goal, options.evict_whole_nodes, released);
+EvictResult PrefixCache::Impl::evict(const Evictor::Goal& goal) {
+  const Evicted result = index.evictor().evict(goal, options.evict_whole_nodes, released);
   if (tier) {
     tier->finish_write_back();
     tier->stats.demoted_tokens += result.demoted_pages * index.page_size();
@@ -166,21 +169,21 @@ void PrefixCache::Impl::evict_all() {
   while (!pins.empty()) drop_pin(PinId{pins.begin()->first});
   if (tier) tier->drain();
   if (storage) storage->abandon();
-  const auto save_to_host = std::exchange(index.save_to_host, nullptr);
+  const auto save_to_host = std::exchange(index.evictor().save_to_host, nullptr);
   for (OwnerId owner = 0; owner < tenants.list().size(); ++owner) {  // floors and all
     evict({.pages = SIZE_MAX, .by = owner});
     if (tier) tier->evict({.pages = SIZE_MAX, .by = owner});
   }
-  index.save_to_host = save_to_host;
+  index.evictor().save_to_host = save_to_host;
   observer = told;
 }
 
 Status PrefixCache::Impl::reset() {
   if (const std::size_t leases = num_locks + num_host_locks - pins.size(); leases != 0)
     return make_error(ErrorCode::in_use, "reset: {} leases are still held", leases);
-  const RadixIndex::OnRemoved on_removed = std::exchange(index.on_removed, nullptr);
+  const Residency::OnRemoved on_removed = std::exchange(index.residency().on_removed, nullptr);
   evict_all();
-  index.on_removed = on_removed;
+  index.residency().on_removed = on_removed;
   stats = {};
   if (tier) tier->stats = {};
   if (events) events->cleared();
@@ -217,7 +220,7 @@ std::vector<KvEvent> PrefixCache::events_of_all() const {
   if (!impl_->events) return {};
   const RadixIndex& index = impl_->index;
   std::vector<NodeIndex> nodes;
-  index.for_each_node([&](NodeIndex i, const Node& node) {
+  index.tree().for_each_node([&](NodeIndex i, const Node& node) {
     if (!node.cut_off) nodes.push_back(i);
   });
   std::sort(nodes.begin(), nodes.end(), [&](NodeIndex a, NodeIndex b) {
@@ -235,7 +238,7 @@ std::vector<KvEvent> PrefixCache::events_of_all() const {
 }
 
 Status PrefixCache::check() const {
-  RadixIndex::Holds holds{impl_->num_locks, impl_->num_snapshot_locks, impl_->num_host_locks};
+  RadixIndex::HoldCounts holds{impl_->num_locks, impl_->num_snapshot_locks, impl_->num_host_locks};
   if (impl_->tier) {
     holds.locks += impl_->tier->num_locks();
     holds.state_locks += impl_->tier->num_state_locks();
@@ -248,7 +251,7 @@ Status PrefixCache::check() const {
   }
   if (Status s = impl_->index.check(holds); !s) return s;
   std::vector<PageId> pages;
-  impl_->index.for_each_node([&](NodeIndex, const Node& node) {
+  impl_->index.tree().for_each_node([&](NodeIndex, const Node& node) {
     for (std::uint32_t p = 0; node.on_device() && p < node.num_pages; ++p)
       pages.push_back(PageId{node.pages[p]});
   });
@@ -269,11 +272,11 @@ Status PrefixCache::Impl::check_windows() const {
   const WindowAllocator* allocator = ledger.window_allocator();
   if (allocator == nullptr) return {};
   Status status;
-  index.for_each_node([&](NodeIndex i, const Node& node) {
+  index.tree().for_each_node([&](NodeIndex i, const Node& node) {
     for (std::uint32_t p = 0; node.on_device() && p < node.num_pages; ++p) {
-      if (allocator->has_window(PageId{node.pages[p]}) != index.has_window(i))
+      if (allocator->has_window(PageId{node.pages[p]}) != index.residency().has_window(i))
         status = make_error(ErrorCode::corrupt, "page {} of node {} should {}have a window side",
-                            node.pages[p], i, index.has_window(i) ? "" : "not ");
+                            node.pages[p], i, index.residency().has_window(i) ? "" : "not ");
     }
   });
   return status;
@@ -281,8 +284,8 @@ Status PrefixCache::Impl::check_windows() const {
 
 Status PrefixCache::Impl::check_snapshots() const {
   std::vector<StateSlot> slots;
-  index.for_each_node([&](NodeIndex i, const Node&) {
-    if (index.has_snapshot(i)) slots.push_back(index.snapshot(i));
+  index.tree().for_each_node([&](NodeIndex i, const Node&) {
+    if (index.residency().has_snapshot(i)) slots.push_back(index.residency().snapshot(i));
   });
   return states.check(slots);
 }

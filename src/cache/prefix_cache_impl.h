@@ -59,7 +59,7 @@ struct PrefixCache::Impl : CacheCore {
   /// An insert that has been checked against the tree and the ledger and cannot fail any more. The
   /// new pages are claimed, in `new_pages`; the caller's duplicates are in `duplicates`.
   struct Plan {
-    RadixIndex::Cursor cursor;
+    Tree::Cursor cursor;
     std::size_t num_pages = 0;       // of the key
     std::size_t released_pages = 0;  // of the caller's, without a window
   };
@@ -102,7 +102,7 @@ struct PrefixCache::Impl : CacheCore {
                            const InsertOptions& options);
   Inserted apply_insert(const Plan& plan, const Key& key, const InsertOptions& options);
 
-  EvictResult evict(const RadixIndex::Goal& goal);
+  EvictResult evict(const Evictor::Goal& goal);
   void set_write_policy(WritePolicy policy);
   /// Of everything that nobody holds, on all tiers.
   void evict_all();
@@ -179,8 +179,7 @@ struct PrefixCache::Impl : CacheCore {
   /// stays.
   void enforce_cap(OwnerId owner, NodeIndex end = kNoNode);
 
-  MatchEnd match_end(const Key& key, const RadixIndex::Cursor& walked,
-                     const RadixIndex::Cursor& valid) const;
+  MatchEnd match_end(const Key& key, const Tree::Cursor& walked, const Tree::Cursor& valid) const;
 
   /// Passes on what the index let go of.
   void give_back();

@@ -2,8 +2,8 @@
 // What a running request is made of. PrefixCache lists its running requests, so that check() can
 // say who owns every slot.
 //
-// Invariant, while it runs: slots [0, cached_length) are the tree's, on the path that `lease` holds;
-// slots [cached_length, num_slots) are the request's own, and nobody else's.
+// Invariant, while it runs: slots [0, cached_length) are the tree's, on the path that `lease`
+// holds; slots [cached_length, num_slots) are the request's own, and nobody else's.
 #pragma once
 
 #include <algorithm>

@@ -130,11 +130,11 @@ Status PrefixCache::Impl::allocate(const Asker& asker, Alloc alloc, CountPages c
   if (waits_for_time() && ranks.alone()) pass_time(clock());
   const std::size_t num_pages = count_pages(*full);
   const OwnerId owner = tenants.owner_of(asker.ns);
-  RadixIndex::Goal goal{.by = owner,
-                        .incoming_pages = num_pages,
-                        .request_pages = asker.num_tokens / index.page_size()};
+  Evictor::Goal goal{.by = owner,
+                     .incoming_pages = num_pages,
+                     .request_pages = asker.num_tokens / index.page_size()};
   const auto plan = [&](const PagedAllocator& side, ComponentKind kind, std::size_t& missing) {
-    const std::size_t evictable = index.shelf(Medium::device, kind)->available_to(owner);
+    const std::size_t evictable = index.shelves().shelf(Medium::device, kind)->available_to(owner);
     missing = num_pages - std::min(num_pages, side.available_pages());
     if (missing <= evictable) return Status{};
     return Status{make_error(
@@ -219,8 +219,8 @@ void PrefixCache::Impl::copy_tree_slots(NodeIndex node, std::size_t from, std::s
                                         std::span<SlotId> slots) const {
   const std::size_t page_size = index.page_size();
   const Node& last = index.node(node);
-  const RadixIndex::Cursor path{node, last.num_pages, last.end_pages};
-  index.for_each_on_path(path, [&](NodeIndex i, std::size_t first, std::uint32_t n) {
+  const Tree::Cursor path{node, last.num_pages, last.end_pages};
+  index.tree().for_each_on_path(path, [&](NodeIndex i, std::size_t first, std::uint32_t n) {
     const std::size_t begin = std::max(first, from);
     const std::size_t end = std::min(first + n, to);
     if (begin < end)
@@ -258,17 +258,17 @@ Result<std::optional<Key>> PrefixCache::Impl::insertable(const Running& request,
   if (options.disabled) return std::optional<Key>{};
   // A load under it failed: what was computed from there on is not worth keeping.
   const NodeIndex held = index.resolve(request.lease.node());
-  if (held != kNoNode && index.is_cut_off(held)) return std::optional<Key>{};
+  if (held != kNoNode && index.node(held).cut_off) return std::optional<Key>{};
   if (options.state) {
     if (!request.snapshot) return std::optional<Key>{};
-    if (request.snapshot_length > index.num_units(key))
+    if (request.snapshot_length > index.tree().shape().num_units(key))
       return make_error(ErrorCode::invalid_argument,
                         "{}: the snapshot is of the state after {} tokens; expected at most {}, "
                         "which are computed",
-                        caller, request.snapshot_length, index.num_units(key));
+                        caller, request.snapshot_length, index.tree().shape().num_units(key));
     key.tokens = key.tokens.first(request.snapshot_length + (options.bigram ? 1 : 0));
   }
-  const std::size_t length = index.num_pages(key) * index.page_size();
+  const std::size_t length = index.tree().shape().num_pages(key) * index.page_size();
   if (length == 0 || length < request.cached_length) return std::optional<Key>{};
   if (options.window && request.window_released > request.cached_length &&
       length < request.window_released + *options.window)

@@ -59,12 +59,12 @@ Ticks PrefixCache::Impl::after(std::chrono::milliseconds duration) {
 }
 
 bool PrefixCache::Impl::waits_for_time() const {
-  return !timers.empty() || index.has_timed_grants();
+  return !timers.empty() || index.retention().has_timed_grants();
 }
 
 void PrefixCache::Impl::pass_time(Ticks time) {
   agreed_time = std::max(agreed_time, time);
-  if (index.has_timed_grants()) index.expire_grants(agreed_time);
+  if (index.retention().has_timed_grants()) index.retention().expire_grants(agreed_time);
   while (!timers.empty() && timers.top().at <= agreed_time) {
     const Timer due = timers.top();
     timers.pop();
@@ -119,9 +119,9 @@ std::size_t PrefixCache::Impl::retain(NodeIndex end, std::span<const RetentionRa
     const std::size_t to =
         to_end ? end_page : std::min<std::size_t>(pages_for(range.to, page_size), end_page);
     if (from >= to) continue;
-    index.grant(end, {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to)},
-                static_cast<Level>(range.priority),
-                range.duration ? after(*range.duration) : kForever);
+    index.retention().grant(end, {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to)},
+                            static_cast<Level>(range.priority),
+                            range.duration ? after(*range.duration) : kForever);
   }
   return num_widened;
 }

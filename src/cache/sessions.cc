@@ -17,7 +17,7 @@ Result<SessionId> PrefixCache::open_session(const SessionOptions& session) {
                       "open_session: idle_after is {} ms; expected more than 0",
                       session.idle_after.count());
   const SessionId id{impl_->next_id()};
-  impl_->index.keep_sessions();
+  impl_->index.retention().keep_sessions();
   impl_->sessions[id.value].idle_after = session.idle_after;
   impl_->use_session(id, {});
   return id;
@@ -40,16 +40,16 @@ void PrefixCache::Impl::use_session(SessionId id, NodeIndex end) {
   session.has_timer = true;
   if (!session.active) {
     session.active = true;
-    for (const EndIndex known : session.ends) index.set_active(known, true);
+    for (const EndIndex known : session.ends) index.retention().set_active(known, true);
   }
   if (end == kNoNode) return;
   std::erase_if(session.ends, [&](EndIndex known) {
-    const NodeIndex node = index.node_of(known);
-    const bool continued = node == kNoNode || index.is_on_path(node, end);
-    if (continued) index.remove_end(known);
+    const NodeIndex node = index.retention().node_of(known);
+    const bool continued = node == kNoNode || index.tree().is_on_path(node, end);
+    if (continued) index.retention().remove_end(known);
     return continued;
   });
-  session.ends.push_back(index.add_end(end));
+  session.ends.push_back(index.retention().add_end(end));
 }
 
 void PrefixCache::Impl::session_due(SessionId id) {
@@ -62,7 +62,7 @@ void PrefixCache::Impl::session_due(SessionId id) {
     return;
   }
   session.active = false;
-  for (const EndIndex end : session.ends) index.set_active(end, false);
+  for (const EndIndex end : session.ends) index.retention().set_active(end, false);
 }
 
 Status PrefixCache::touch(SessionId id) {
@@ -77,8 +77,8 @@ Status PrefixCache::close_session(SessionId id) {
   const std::vector<EndIndex> ends = std::move(at->second.ends);
   impl_->sessions.erase(at);
   for (const EndIndex end : ends) {
-    const NodeIndex node = impl_->index.node_of(end);
-    impl_->index.remove_end(end);
+    const NodeIndex node = impl_->index.retention().node_of(end);
+    impl_->index.retention().remove_end(end);
     if (node != kNoNode) impl_->closing.push_back(impl_->index.id(node));
   }
   impl_->release_closed();
@@ -91,10 +91,10 @@ Status PrefixCache::close_session(SessionId id) {
 void PrefixCache::Impl::release_closed() {
   if (closing.empty()) return;
   const CauseScope cause(*this, Pressure::session_closed, 0);
-  RadixIndex::Evicted evicted;
+  Evicted evicted;
   std::erase_if(closing, [&](NodeId id) {
     const NodeIndex node = index.resolve(id);
-    return node == kNoNode || index.release_private(node, released, evicted);
+    return node == kNoNode || index.evictor().release_private(node, released, evicted);
   });
   stats.evicted_tokens += evicted.pages * index.page_size();
   stats.evicted_nodes += evicted.nodes;
@@ -108,7 +108,7 @@ std::vector<Session> PrefixCache::sessions() const {
   for (const auto& [id, session] : impl_->sessions) {
     Session& told = all.emplace_back(Session{.id = SessionId{id}, .active = session.active});
     for (const EndIndex end : session.ends) {
-      const NodeIndex node = impl_->index.node_of(end);
+      const NodeIndex node = impl_->index.retention().node_of(end);
       if (node == kNoNode) continue;
       told.tokens =
           std::max(told.tokens, impl_->index.node(node).end_pages * impl_->index.page_size());

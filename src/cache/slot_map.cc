@@ -20,8 +20,8 @@ SlotMap::SlotMap(std::size_t num_slots, std::size_t max_nodes, std::uint64_t has
 
 // ---- Places ------------------------------------------------------------------------------------
 
-NodeIndex SlotMap::settle(const RadixIndex::Cursor& cursor) {
-  const NodeIndex node = index_.settle(cursor);
+NodeIndex SlotMap::settle(const Tree::Cursor& cursor) {
+  const NodeIndex node = index_.tree().split_at(cursor);
   if (node != cursor.node) places_.split(node, cursor.node);
   return node;
 }
@@ -93,7 +93,7 @@ void SlotMap::tidy(NodeIndex node) {
     }
     const NodeIndex parent = index_.node(node).parent;
     const bool at_top = index_.node(parent).is_root();
-    index_.remove(node, released_);
+    index_.evictor().remove(node, released_);
     if (at_top) return;  // a root goes by itself
     node = parent;
   }
@@ -103,7 +103,7 @@ void SlotMap::tidy(NodeIndex node) {
 // do. When all leaves are pinned there is no victim.
 void SlotMap::enforce_capacity() {
   while (index_.num_nodes() > max_nodes_) {
-    const NodeIndex leaf = index_.victim();
+    const NodeIndex leaf = index_.evictor().victim();
     if (leaf == kNoNode) return;
     const NodeIndex parent = index_.node(leaf).parent;
     const NodeIndex to = index_.node(parent).is_root() ? kNoNode : parent;
@@ -112,7 +112,7 @@ void SlotMap::enforce_capacity() {
       move(slot, to);
       ++states_[slot].edition;
     }
-    index_.remove(leaf, released_);
+    index_.evictor().remove(leaf, released_);
     ++num_evictions_;
   }
 }
@@ -120,7 +120,7 @@ void SlotMap::enforce_capacity() {
 // ---- Knowing -----------------------------------------------------------------------------------
 
 void SlotMap::learn(const Key& key, Slot slot) {
-  const RadixIndex::Cursor cursor = index_.descend(key, nullptr);
+  const Tree::Cursor cursor = index_.tree().descend(key, nullptr);
   NodeIndex node = cursor.node == kNoNode ? index_.root(key.ns) : settle(cursor);
   if (cursor.pages < key.tokens.size())
     node = index_.add_leaf(node, key.tokens.data() + cursor.pages,
@@ -194,7 +194,7 @@ std::optional<SlotMap::Slot> SlotMap::next_to_give() const {
 // ---- Looking -----------------------------------------------------------------------------------
 
 SlotMap::Found SlotMap::find(const Key& key) const {
-  const RadixIndex::Cursor cursor = index_.descend(key, nullptr);
+  const Tree::Cursor cursor = index_.tree().descend(key, nullptr);
   NodeIndex node = cursor.node;
   if (node == kNoNode || cursor.pages == 0) return {};
   while (!places_.has(node)) {  // pinned, and its slots have gone

@@ -100,7 +100,7 @@ class SlotMap {
     std::optional<Slot> slot = {};  // none: no slot holds the prefix any more
   };
 
-  NodeIndex settle(const RadixIndex::Cursor& cursor);
+  NodeIndex settle(const Tree::Cursor& cursor);
   NodeIndex node_at(NodeIndex below, std::size_t length);
   NodeIndex common_node(NodeIndex a, NodeIndex b) const;
   void move(Slot slot, NodeIndex to);
@@ -124,7 +124,7 @@ class SlotMap {
   std::size_t num_unbound_ = 0;  // of pins_
   std::size_t num_known_ = 0;
   std::size_t num_evictions_ = 0;
-  RadixIndex::Released released_;  // stays empty: pages have no numbers
+  Released released_;  // stays empty: pages have no numbers
 };
 
 }  // namespace pando

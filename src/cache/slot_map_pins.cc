@@ -60,7 +60,7 @@ Status SlotMap::pin(const Key& key) {
   const NodeIndex node = node_at(found.node, found.length);
   Pin& pin = pins_[node];
   if (pin.count++ == 0) {
-    index_.lock(node);
+    index_.holds().lock(node);
     bind(node, pin);
   }
   index_.touch(node);
@@ -69,7 +69,7 @@ Status SlotMap::pin(const Key& key) {
 }
 
 Status SlotMap::release(const Key& key) {
-  const RadixIndex::Cursor cursor = index_.descend(key, nullptr);
+  const Tree::Cursor cursor = index_.tree().descend(key, nullptr);
   const bool is_node = cursor.node != kNoNode && cursor.pages == key.tokens.size() &&
                        cursor.pages_in_node == index_.node(cursor.node).num_pages;
   const auto pin = is_node ? pins_.find(cursor.node) : pins_.end();
@@ -102,7 +102,7 @@ std::string SlotMap::dump() const {
   for (Slot slot = 0; slot < states_.size(); ++slot) {
     if (!places_.is_known(slot)) continue;
     text += fmt::format("slot {} holds {} tokens of \"{}\", {}, {} pins\n", slot, length(slot),
-                        index_.namespace_of(places_.end_of(slot)),
+                        index_.tree().namespace_of(places_.end_of(slot)),
                         kNames[static_cast<std::size_t>(kind_of(slot))], states_[slot].pins);
   }
   return text;
@@ -160,11 +160,11 @@ Status SlotMap::check() const {
   if (known != num_known_)
     return make_error(ErrorCode::corrupt, "{} slots are known, counted {}", known, num_known_);
   Status status;
-  index_.for_each_node([&](NodeIndex i, const Node& node) {
+  index_.tree().for_each_node([&](NodeIndex i, const Node& node) {
     if (node.num_children == 0 && !places_.is_end(i) && !pins_.contains(i))
       status = make_error(ErrorCode::corrupt, "leaf {} is the end of no slot", i);
   });
-  if (status.ok() && num_nodes() > max_nodes_ && index_.has_victim())
+  if (status.ok() && num_nodes() > max_nodes_ && index_.evictor().has_victim())
     status = make_error(ErrorCode::corrupt, "{} nodes, more than {}, and one could go", num_nodes(),
                         max_nodes_);
   return status;

@@ -30,9 +30,9 @@ StorageTier::StorageTier(CacheCore& core, HostTier& host, OpenedStorage opened,
   if (core.options.state)
     state_space_.emplace(
         space_of(opened_.scope, host.pools(ComponentKind::state), ComponentKind::state));
-  index_.keep_hashes();
-  index_.for_each_node([this](NodeIndex i, const Node& node) {
-    if (node.on_host) index_.set_unstored(i, true);
+  index_.tree().keep_hashes();
+  index_.tree().for_each_node([this](NodeIndex i, const Node& node) {
+    if (node.on_host) index_.residency().set_unstored(i, true);
   });
   host_.on_backed_up = [this](NodeIndex node) { put(node); };
 }
@@ -93,21 +93,22 @@ void StorageTier::put(NodeIndex i) {
   Put& put = puts_.emplace_back();
   put.node = index_.id(i);
   put.begin = index_.node(i).begin_pages();
-  index_.set_unstored(i, false);
-  index_.lock_host(i);
+  index_.residency().set_unstored(i, false);
+  index_.holds().lock_host(i);
   ++num_host_locks_;
   if (!full_space_.writes()) return;
   const Node& node = index_.node(i);
-  const std::span hashes(index_.hashes(node), node.num_pages);
+  const std::span hashes(index_.tree().edges().hashes(node), node.num_pages);
   std::vector<StorePage> pages =
-      pages_of(full_space_, ComponentKind::full, index_.host_pages(node), hashes);
+      pages_of(full_space_, ComponentKind::full, index_.residency().host_pages(node), hashes);
   const auto add = [&pages](std::vector<StorePage> more) {
     std::move(more.begin(), more.end(), std::back_inserter(pages));
   };
-  if (index_.has_host_window(i))
-    add(pages_of(*window_space_, ComponentKind::window, index_.host_window_pages(node), hashes));
-  if (index_.has_host_snapshot(i)) {
-    const HostPageId snapshot = index_.host_snapshot(i);
+  if (index_.residency().has_host_window(i))
+    add(pages_of(*window_space_, ComponentKind::window, index_.residency().host_window_pages(node),
+                 hashes));
+  if (index_.residency().has_host_snapshot(i)) {
+    const HostPageId snapshot = index_.residency().host_snapshot(i);
     add(pages_of(*state_space_, ComponentKind::state, {&snapshot, 1}, hashes.last(1)));
   }
   put.num_tokens = node.num_pages * index_.page_size();
@@ -157,7 +158,7 @@ void StorageTier::finish_put(Put& put, bool taken, PollResult& result) {
   if (!put.calls.empty()) ++(failed == 0 ? result.stored : result.failures);
   const NodeIndex end = index_.resolve(put.node);
   for (NodeIndex i = end; !taken && index_.node(i).end_pages > put.begin; i = index_.node(i).parent)
-    index_.set_unstored(i, true);
+    index_.residency().set_unstored(i, true);
   index_.unlock_host(end, core_.released);
   --num_host_locks_;
 }

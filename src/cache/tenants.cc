@@ -106,12 +106,12 @@ void PrefixCache::Impl::apply_limits(OwnerId owner) {
   const auto apply = [&](Medium medium, std::size_t floor, std::size_t cap) {
     const std::size_t floor_pages = pages_for(floor, page_size);
     const std::size_t all_pages = component_capacity(medium, ComponentKind::full);
-    index.set_limits(medium, ComponentKind::full, owner,
-                     {floor_pages, cap == TenantOptions::kNoCap ? cap : cap / page_size});
+    index.shelves().set_limits(medium, ComponentKind::full, owner,
+                               {floor_pages, cap == TenantOptions::kNoCap ? cap : cap / page_size});
     for (const ComponentKind kind : {ComponentKind::window, ComponentKind::state}) {
       const std::size_t has = component_capacity(medium, kind);
-      index.set_limits(medium, kind, owner,
-                       {floor_pages * has / std::max<std::size_t>(1, all_pages)});
+      index.shelves().set_limits(medium, kind, owner,
+                                 {floor_pages * has / std::max<std::size_t>(1, all_pages)});
     }
   };
   apply(Medium::device, tenant.device_floor, tenant.device_cap);
@@ -130,9 +130,10 @@ std::size_t PrefixCache::Impl::component_capacity(Medium medium, ComponentKind k
 }
 
 void PrefixCache::Impl::enforce_cap(OwnerId owner, NodeIndex end) {
-  const std::size_t excess = index.shelf(Medium::device, ComponentKind::full)->over_cap(owner);
+  const std::size_t excess =
+      index.shelves().shelf(Medium::device, ComponentKind::full)->over_cap(owner);
   if (excess == 0) return;
-  if (end != kNoNode) index.lock(end);
+  if (end != kNoNode) index.holds().lock(end);
   const CauseScope cause(*this, Pressure::tenant_cap, excess * index.page_size());
   evict({.pages = excess, .by = owner, .only_own = true});
   if (end != kNoNode) index.unlock(end, released);
@@ -144,8 +145,8 @@ Status PrefixCache::set_tenant(const TenantOptions& tenant) {
   const Result<OwnerId> owner = impl_->tenants.set(tenant, impl_->shared_capacity());
   if (!owner) return owner.error();
   impl_->apply_limits(*owner);
-  for (const std::string& ns : impl_->index.all_namespaces())
-    impl_->index.set_owner(ns, impl_->tenants.owner_of(ns));
+  for (const std::string_view ns : impl_->index.tree().namespaces())
+    impl_->index.retention().set_owner(ns, impl_->tenants.owner_of(ns));
   impl_->enforce_cap(*owner);
   return {};
 }
@@ -154,7 +155,7 @@ Status PrefixCache::assign_namespace(std::string_view ns, std::string_view tenan
   const Result<OwnerId> owner = impl_->tenants.find(tenant);
   if (!owner) return Error{owner.error().code, "assign_namespace: " + owner.error().message};
   impl_->tenants.assign(ns, *owner);
-  impl_->index.set_owner(ns, *owner);
+  impl_->index.retention().set_owner(ns, *owner);
   impl_->enforce_cap(*owner);
   return {};
 }
@@ -173,11 +174,13 @@ Result<TenantUsage> PrefixCache::tenant_usage(std::string_view name) const {
   TenantUsage usage;
   usage.limits = impl_->tenants.list()[*owner];
   usage.name = usage.limits.name;
-  const Shelf::Tally device = impl_->index.shelf(Medium::device, ComponentKind::full)->of(*owner);
+  const Shelf::Tally device =
+      impl_->index.shelves().shelf(Medium::device, ComponentKind::full)->of(*owner);
   usage.device_tokens = device.total * page_size;
   usage.device_evictable = device.evictable * page_size;
   if (!impl_->tier) return usage;
-  const Shelf::Tally host = impl_->index.shelf(Medium::host, ComponentKind::full)->of(*owner);
+  const Shelf::Tally host =
+      impl_->index.shelves().shelf(Medium::host, ComponentKind::full)->of(*owner);
   usage.host_tokens = host.total * page_size;
   usage.host_evictable = host.evictable * page_size;
   return usage;

@@ -97,9 +97,9 @@ Status validate_host_tier(const CacheOptions& options, const SlotLedger& ledger,
 
 void PrefixCache::Impl::set_write_policy(WritePolicy policy) {
   tier->set_write_policy(policy);
-  index.save_to_host = nullptr;
+  index.evictor().save_to_host = nullptr;
   if (policy == WritePolicy::write_back)
-    index.save_to_host = [this](NodeIndex node) { return tier->write_back(node); };
+    index.evictor().save_to_host = [this](NodeIndex node) { return tier->write_back(node); };
 }
 
 Result<LoadBack> PrefixCache::quiet_load_back(Lease& lease, std::span<SlotId> slots,
@@ -116,7 +116,7 @@ Result<LoadBack> PrefixCache::quiet_load_back(Lease& lease, std::span<SlotId> sl
     return make_error(ErrorCode::invalid_argument,
                       "load_back: room for {} slots; expected one for each of {} tokens",
                       slots.size(), to * index.page_size());
-  if (index.is_cut_off(end)) return LoadBack{};
+  if (index.node(end).cut_off) return LoadBack{};
   const Result<LoadOutcome> outcome = impl_->tier->load(end, from, options);
   if (outcome.ok() && *outcome == LoadOutcome::loaded) {
     impl_->copy_tree_slots(end, from, to, slots);
@@ -173,8 +173,7 @@ EvictResult PrefixCache::quiet_evict_host(std::size_t num_tokens) {
   if (!impl_->tier) return {};
   const std::size_t page_size = impl_->index.page_size();
   const CauseScope cause(*impl_, Pressure::evict_call, num_tokens);
-  const RadixIndex::Evicted evicted =
-      impl_->tier->evict({.pages = pages_for(num_tokens, page_size)});
+  const Evicted evicted = impl_->tier->evict({.pages = pages_for(num_tokens, page_size)});
   impl_->ledger.flush();
   return {.tokens = evicted.host_pages * page_size,
           .window_tokens = evicted.host_window_pages * page_size,
@@ -190,7 +189,7 @@ UnderWay PrefixCache::under_way() const {
 }
 
 Sizes PrefixCache::host_sizes(ComponentKind kind) const {
-  const Sizes pages = impl_->index.host_sizes(kind);
+  const Sizes pages = impl_->index.shelves().sizes(Medium::host, kind);
   const std::size_t by = kind == ComponentKind::state ? 1 : impl_->index.page_size();
   return {pages.evictable * by, pages.protected_tokens * by, pages.total * by};
 }
@@ -222,7 +221,7 @@ Status PrefixCache::report_prefill(std::size_t num_tokens, double seconds,
   if (!impl_->prefill_cost || num_tokens == 0) return {};
   impl_->prefill_cost->add(num_tokens, cached_tokens, seconds);
   if (const std::optional<double> tokens = impl_->prefill_cost->attention_tokens())
-    impl_->index.set_attention_tokens(*tokens);
+    impl_->index.uses().set_attention_tokens(*tokens);
   return {};
 }
 

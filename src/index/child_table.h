@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds a child by (parent, hash of its first page): one hash table for the whole tree, and for the
-// roots of namespaces. RadixIndex verifies every candidate against parent and tokens, so that a
+// roots of namespaces. Tree verifies every candidate against parent and tokens, so that a
 // collision costs time and nothing else.
 //
 // Linear hashing: the table grows by one bucket at a time, so there is no rehash to wait for. A

@@ -53,37 +53,37 @@ std::uint32_t HazardNodes::num_alike(const Node& node, std::span<const std::uint
 
 void HazardNodes::add(NodeIndex i, const Node& node, std::span<const std::uint64_t> ids,
                       bool continues) {
-  Side& side = sides_[i];
-  side = {.key = HazardIndex::pack(index_.learner.now(), 0), .fresh = !continues};
+  Record& record = records_[i];
+  record = {.key = HazardIndex::pack(index_.learner.now(), 0), .fresh = !continues};
   bool any = false;
   for (std::uint32_t p = 0; p < ids.size(); ++p) {
     if (!ends_block(node.begin_pages() + p)) continue;
     const std::optional<std::uint32_t> hits = history_.take(ids[p]);
-    side.fresh = side.fresh || !hits;
-    if (!any && !side.fresh) side.hits = *hits;
+    record.fresh = record.fresh || !hits;
+    if (!any && !record.fresh) record.hits = *hits;
     any = true;
   }
 }
 
 void HazardNodes::add_known(NodeIndex i, std::span<const std::uint64_t> ids) {
-  sides_[i] = {.key = HazardIndex::pack(index_.learner.now(), 0)};
+  records_[i] = {.key = HazardIndex::pack(index_.learner.now(), 0)};
   for (const std::uint64_t id : ids) {
-    if (const auto hits = history_.take(id)) sides_[i].hits = *hits;
+    if (const auto hits = history_.take(id)) records_[i].hits = *hits;
   }
 }
 
 void HazardNodes::split(NodeIndex upper, NodeIndex lower) {
-  sides_[upper] = sides_[lower];
-  sides_[upper].key &= ~HazardIndex::Key{kLastBlock};
+  records_[upper] = records_[lower];
+  records_[upper].key &= ~HazardIndex::Key{kLastBlock};
 }
 
 void HazardNodes::remove(NodeIndex i, const Node& node, std::uint32_t keep,
                          std::span<const std::uint64_t> ids) {
-  Side& side = sides_[i];
+  Record& record = records_[i];
   for (std::uint32_t p = keep; p < ids.size(); ++p) {
-    if (ends_block(node.begin_pages() + p)) history_.add(ids[p], side.hits);
+    if (ends_block(node.begin_pages() + p)) history_.add(ids[p], record.hits);
   }
-  side.key &= ~HazardIndex::Key{kLastBlock};
+  record.key &= ~HazardIndex::Key{kLastBlock};
 }
 
 // ---- Requests ----------------------------------------------------------------------------------
@@ -99,13 +99,14 @@ void HazardNodes::begin(std::size_t num_pages, std::size_t seen, bool finished) 
 }
 
 void HazardNodes::visit(NodeIndex i, const Node& node, std::span<const std::uint64_t> ids) {
-  Side& side = sides_[i];
-  if (finished_ && !side.fresh) side.hits = std::min<std::uint32_t>(side.hits + 1, UINT16_MAX);
-  const ReuseHazard::Class cls = ReuseHazard::class_of(new_blocks_, side.hits, false);
+  Record& record = records_[i];
+  if (finished_ && !record.fresh)
+    record.hits = std::min<std::uint32_t>(record.hits + 1, UINT16_MAX);
+  const ReuseHazard::Class cls = ReuseHazard::class_of(new_blocks_, record.hits, false);
   const auto last_cls = static_cast<ReuseHazard::Class>(cls | kLastBlock);
   const bool is_end = node.end_pages == num_pages_;
-  if (finished_ || side.fresh)
-    side.key = HazardIndex::pack(index_.learner.now(), is_end ? last_cls : cls);
+  if (finished_ || record.fresh)
+    record.key = HazardIndex::pack(index_.learner.now(), is_end ? last_cls : cls);
   if (!finished_) return;
   for (std::uint32_t p = 0; p < ids.size(); ++p) {
     const std::size_t page = node.begin_pages() + p;
@@ -113,11 +114,11 @@ void HazardNodes::visit(NodeIndex i, const Node& node, std::span<const std::uint
     const bool is_last = page + pages_per_block_ >= num_pages_;
     index_.learner.access(ids[p], page / pages_per_block_, is_last ? last_cls : cls);
   }
-  side.fresh = false;
+  record.fresh = false;
 }
 
 std::size_t HazardNodes::memory_bytes() const {
-  return sides_.memory_bytes() + index_.learner.memory_bytes() + history_.memory_bytes();
+  return records_.memory_bytes() + index_.learner.memory_bytes() + history_.memory_bytes();
 }
 
 }  // namespace pando

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hazard policy over the nodes of a radix tree: what each node is ranked by, what the learner
-// is told of requests, and which blocks have gone lately. RadixIndex tells it of inserts, splits
-// and removals, and asks for keys; docs/tuning.md says what the policy does and what it gains.
+// is told of requests, and which blocks have gone lately. Uses tells it of inserts, splits and
+// removals, and asks for keys; docs/tuning.md says what the policy does and what it gains.
 //
 // A block is a page, or as many pages as make 64 tokens: so that ages and counts mean the same at
 // every page size. Blocks are named by a chained hash of their tokens; the last page of a block
@@ -28,11 +28,11 @@ class HazardNodes {
  public:
   HazardNodes(std::size_t capacity_pages, std::size_t page_size);
 
-  void reach(NodeIndex i) { sides_.reach(i); }
-  EvictionKey key(NodeIndex i) const { return {sides_[i].key, 0}; }
+  void reach(NodeIndex i) { records_.reach(i); }
+  EvictionKey key(NodeIndex i) const { return {records_[i].key, 0}; }
   /// So many pages at the node's end have this key; those before them have another class.
   std::size_t rank_pages(NodeIndex i) const {
-    return (sides_[i].key & kLastBlock) != 0 ? pages_per_block_ : SIZE_MAX;
+    return (records_[i].key & kLastBlock) != 0 ? pages_per_block_ : SIZE_MAX;
   }
   const HazardIndex& index() const { return index_; }
   HazardIndex& index() { return index_; }
@@ -58,7 +58,7 @@ class HazardNodes {
   void remove(NodeIndex i, const Node& node, std::uint32_t keep,
               std::span<const std::uint64_t> ids);
 
-  bool is_fresh(NodeIndex i) const { return sides_[i].fresh; }
+  bool is_fresh(NodeIndex i) const { return records_[i].fresh; }
 
   /// A request of so many pages, of which the first `seen` were seen before, was inserted; visit()
   /// every node of its path. Not counted as one unless it has finished.
@@ -69,7 +69,7 @@ class HazardNodes {
 
  private:
   static constexpr ReuseHazard::Class kLastBlock = 1;  // the bit of a class that says so
-  struct Side {
+  struct Record {
     HazardIndex::Key key = 0;
     std::uint32_t hits = 0;
     bool fresh = false;
@@ -78,7 +78,7 @@ class HazardNodes {
   bool ends_block(std::size_t page) const { return (page + 1) % pages_per_block_ == 0; }
 
   const std::size_t pages_per_block_;
-  NodeTable<Side> sides_;
+  NodeTable<Record> records_;
   HazardIndex index_;
   BlockHistory history_;
   // Of the request whose path is visited.

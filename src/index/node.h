@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One edge of the radix tree with the state at its end, and the slab that names nodes by index.
-// RadixIndex owns both; the child table, the branch index and the eviction order hang their links
-// here, so that a walk touches one cache line per node.
+// Tree owns both. All parts of RadixIndex have what they know of a node here, so that a walk
+// touches one cache line per node; the header of each part says which fields it writes.
 //
 // Invariant: a node other than a root covers num_pages >= 1 pages of its segment; a root covers
 // none and stands for a namespace. It is on the device, on the host, or on both. Index 0 is no

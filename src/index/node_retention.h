@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a node of the radix tree knows of pins, sessions and priorities that were given for a time.
-// RadixIndex keeps it (radix_retention.cc), from the first such call on; a tree without any has
-// none of it.
+// TreeRetention keeps it from the first such call on; a tree without any has none of it.
 //
 // Invariants: counts of pins and sessions are as locks are: own ones + children that have any. A
 // session has ends, each at the end of a node; when that node goes, the end moves up. The grants of
@@ -29,7 +28,7 @@ inline constexpr EndIndex kNoEnd = 0;
 
 class NodeRetention {
  public:
-  struct Side {
+  struct Record {
     std::uint32_t grants = 0;  // the first, in grants_; 0: none
     std::uint32_t pins = 0;
     std::uint32_t device_pins = 0;  // of these, that hold it on the device
@@ -44,16 +43,16 @@ class NodeRetention {
     bool active = false;
   };
 
-  void reach(NodeIndex i) { sides_.reach(i); }
-  Side& operator[](NodeIndex i) { return sides_[i]; }
-  const Side& operator[](NodeIndex i) const { return sides_[i]; }
+  void reach(NodeIndex i) { records_.reach(i); }
+  Record& operator[](NodeIndex i) { return records_[i]; }
+  const Record& operator[](NodeIndex i) const { return records_[i]; }
 
   // ---- Grants ----
 
   /// The level that lasting grants give, if there is any.
   std::optional<Level> granted(NodeIndex i) const {
-    if (sides_[i].grants == 0) return std::nullopt;
-    return grants_[sides_[i].grants].level;
+    if (records_[i].grants == 0) return std::nullopt;
+    return grants_[records_[i].grants].level;
   }
   void grant(NodeIndex i, Level level, Ticks until);
   /// Forgets those of a node that have ended.
@@ -97,7 +96,7 @@ class NodeRetention {
   std::uint32_t new_grant(const Grant& grant);
   std::uint32_t free_grant(std::uint32_t i);  // the one behind it
 
-  NodeTable<Side> sides_;
+  NodeTable<Record> records_;
   std::vector<Grant> grants_ = std::vector<Grant>(1);
   std::uint32_t free_grants_ = 0;
   std::vector<End> ends_ = std::vector<End>(1);

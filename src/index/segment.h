@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The storage behind edges: a counted block with the tokens of some pages, the device page that
 // holds each, and, when wanted, each page's hash, name and host pages. A split gives both halves a
-// slice of one block: nothing is copied. RadixIndex is the only caller.
+// slice of one block: nothing is copied. Edges is the only caller.
 //
 // Invariant: the nodes that share a segment are a chain of parent and child, and their slices cover
 // its first `live_pages` pages. Only tails are ever dropped, so what is dead is at the end; once
-// that is more than half, the chain moves to a block of its size (RadixIndex::shrink_segment), and
+// that is more than half, the chain moves to a block of its size (Edges::shrink_segment), and
 // what is in use stays within twice what is cached.
 #pragma once
 

@@ -38,11 +38,6 @@ Shelf::Shelf(Kind kind, const HazardIndex* hazard) : kind_(kind) {
 
 // ---- Who has how much --------------------------------------------------------------------------
 
-Shelf::Owner& Shelf::owner(OwnerId id) {
-  if (id >= owners_.size()) owners_.resize(id + std::size_t{1});
-  return owners_[id];
-}
-
 void Shelf::set_limits(OwnerId id, const Limits& limits) {
   Owner& of = owner(id);
   num_over_cap_ -= of.tally.total > of.limits.cap ? 1 : 0;

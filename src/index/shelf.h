@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One kind of room in the cache: pages of the device, pages of the host, their windows, their
-// snapshots. A shelf counts who has how much of it and says who gives up something next. RadixIndex
-// and its components tell it of every change; it decides nothing about the tree.
+// snapshots. A shelf counts who has how much of it and says who gives up something next. Shelves
+// and Components tell it of every change; it decides nothing about the tree.
 //
 // Owners (a tenant each, and one for what all share) may have a floor, below which nobody else
 // takes from them, and a cap, above which they give first. When somebody asks for room, it comes
@@ -145,7 +145,10 @@ class Shelf {
 
   void block(OwnerId owner);
   void unblock();
-  Owner& owner(OwnerId id);
+  Owner& owner(OwnerId id) {
+    if (id >= owners_.size()) owners_.resize(id + std::size_t{1});
+    return owners_[id];
+  }
   void change_total(OwnerId id, std::size_t before);
   Row* find_row(Level level);
   Row& row_for(Level level);

@@ -23,8 +23,8 @@ class RadixNodes : public ::testing::TestWithParam<bool> {
 
   // The node at the end of these tokens, made if need be.
   NodeIndex insert(const std::vector<Token>& key) {
-    const RadixIndex::Cursor cursor = index.descend({key}, nullptr);
-    NodeIndex node = cursor.node == kNoNode ? index.root({}) : index.settle(cursor);
+    const Tree::Cursor cursor = index.tree().descend({key}, nullptr);
+    NodeIndex node = cursor.node == kNoNode ? index.root({}) : index.tree().split_at(cursor);
     const std::size_t rest = key.size() - cursor.pages;
     const Token* from = key.data() + cursor.pages;
     if (rest > 0 && numbered()) {
@@ -40,7 +40,7 @@ class RadixNodes : public ::testing::TestWithParam<bool> {
     return node;
   }
   std::size_t length(const std::vector<Token>& key) const {
-    return index.descend({key}, nullptr).pages;
+    return index.tree().descend({key}, nullptr).pages;
   }
   void prove(std::size_t locks = 0) const {
     const Status status = index.check({.locks = locks});
@@ -48,7 +48,7 @@ class RadixNodes : public ::testing::TestWithParam<bool> {
   }
 
   RadixIndex index{{.page_size = 1, .numbered = GetParam(), .hash_seed = 1}, *make_policy("lru")};
-  RadixIndex::Released released;
+  Released released;
   std::uint32_t next_page = 1;
 };
 
@@ -58,21 +58,21 @@ std::vector<Token> operator+(std::vector<Token> a, const std::vector<Token>& b) 
 }
 
 TEST_P(RadixNodes, TheVictimIsTheLeastRecentlyUsedLeafThatNobodyHolds) {
-  EXPECT_EQ(index.victim(), kNoNode);
+  EXPECT_EQ(index.evictor().victim(), kNoNode);
   const NodeIndex first = insert(tokens(4, 0));
   const NodeIndex second = insert(tokens(4, 100));
-  EXPECT_EQ(index.victim(), first);
-  index.lock(first);
-  EXPECT_EQ(index.victim(), second);
-  index.lock(second);
-  EXPECT_EQ(index.victim(), kNoNode);
+  EXPECT_EQ(index.evictor().victim(), first);
+  index.holds().lock(first);
+  EXPECT_EQ(index.evictor().victim(), second);
+  index.holds().lock(second);
+  EXPECT_EQ(index.evictor().victim(), kNoNode);
   prove(2);
 }
 
 TEST_P(RadixNodes, RemovingALeafReleasesThePagesThatHaveNumbers) {
   const NodeIndex leaf = insert(tokens(4, 0));
   insert(tokens(2, 0) + tokens(2, 100));
-  index.remove(leaf, released);
+  index.evictor().remove(leaf, released);
   prove();
   EXPECT_EQ(length(tokens(4, 0)), 2u);
   EXPECT_EQ(released.pages.size(), numbered() ? 2u : 0u);
@@ -107,7 +107,7 @@ TEST_P(RadixNodes, JoiningKeepsTheLocksAndTheRestOfAnUpperBlock) {
   const NodeIndex top = insert(tokens(6, 0));
   insert(tokens(6, 0) + tokens(3, 50));
   const NodeIndex end = insert(tokens(20, 0));
-  index.lock(end);
+  index.holds().lock(end);
   EXPECT_EQ(index.join_child(middle), end);
   prove(1);
   EXPECT_EQ(index.node(end).parent, top);
@@ -140,7 +140,8 @@ TEST_P(RadixNodes, NodesStayThemselvesWhileTheirTableGrows) {
   }
   for (Token i = 0; i < kCount; ++i) {
     const Token key[] = {i, 7};
-    ASSERT_EQ(index.descend({key}, nullptr).node, index.resolve(ids[static_cast<std::size_t>(i)]));
+    ASSERT_EQ(index.tree().descend({key}, nullptr).node,
+              index.resolve(ids[static_cast<std::size_t>(i)]));
   }
   prove();
 }
