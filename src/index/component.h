@@ -63,8 +63,6 @@ class Component {
 
   Shelf& shelf() { return shelf_; }
   const Shelf& shelf() const { return shelf_; }
-  std::size_t evictable() const { return shelf_.sum().evictable; }
-  std::size_t held() const { return shelf_.sum().total - shelf_.sum().evictable; }
   std::size_t weight(const Node& node) const {
     return weight_ == Weight::pages ? node.num_pages : 1;
   }

@@ -49,7 +49,7 @@ NodeIndex RadixIndex::root(std::string_view ns) {
   if (const NodeIndex known = tree_.find_root(ns)) return known;
   const NodeIndex index = tree_.add_root(ns);
   reach(index);
-  tree_.nodes()[index].owner = retention_.owner(ns);
+  retention_.add_root(index);
   return index;
 }
 

@@ -81,7 +81,7 @@ class Residency {
   /// `node`, on the host only, is on the device too. Its parent is.
   void attach_device(NodeIndex node, std::span<const std::uint32_t> pages, bool with_window);
   /// `node`, on the device without a window, has one again: from its page `first` on, with the
-  /// pages given unless there are none. Splits off what stays without. The caller touches the path.
+  /// pages given unless there are none. Splits off what stays without.
   void attach_window(NodeIndex node, std::uint32_t first = 0,
                      std::span<const std::uint32_t> pages = {});
   /// The first `pages` of a new leaf, if any, become a node without a window.

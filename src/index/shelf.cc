@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tallies, lanes and tournaments of a shelf.
+// Tallies, queues and tournaments of a shelf.
 #include "index/shelf.h"
 
 #include <algorithm>
@@ -94,7 +94,7 @@ std::size_t Shelf::over_cap(OwnerId id) const {
   return of.tally.total - std::min(of.tally.total, of.limits.cap);
 }
 
-// ---- Lanes -------------------------------------------------------------------------------------
+// ---- Queues -------------------------------------------------------------------------------------
 
 EvictionOrder::Entry Shelf::entry(NodeIndex index, const Node& node, const EvictionKey& key) const {
   return {kind_ == Kind::mirrors ? last_first(key) : key, kind_ == Kind::nodes ? node.end_pages : 0,
@@ -117,23 +117,23 @@ Shelf::Row& Shelf::row_for(Level level) {
   return made;
 }
 
-// Lanes for owners up to `owner`; the tournament begins anew.
+// Queues for owners up to `owner`; the tournament begins anew.
 void Shelf::widen(Row& row, OwnerId owner) {
-  row.lanes.resize(std::max(owners_.size(), owner + std::size_t{1}));
-  row.winners.assign(2 * std::bit_ceil(row.lanes.size()), kNobody);
-  for (OwnerId id = 0; id < row.lanes.size(); ++id) refresh(row, id);
+  row.queues.resize(std::max(owners_.size(), owner + std::size_t{1}));
+  row.winners.assign(2 * std::bit_ceil(row.queues.size()), kNobody);
+  for (OwnerId id = 0; id < row.queues.size(); ++id) refresh(row, id);
 }
 
 void Shelf::insert(NodeIndex index, const Node& node, const EvictionKey& key) {
   Row& row = row_for(node.level);
-  if (node.owner >= row.lanes.size()) widen(row, node.owner);
-  Lane& lane = row.lanes[node.owner];
+  if (node.owner >= row.queues.size()) widen(row, node.owner);
+  Queue& queue = row.queues[node.owner];
   if (draw_) {
-    draw_->insert(lane.drawn, {key.major, node.end_pages, index});
+    draw_->insert(queue.drawn, {key.major, node.end_pages, index});
   } else {
-    if (!lane.order) lane.order = std::make_unique<EvictionOrder>();
+    if (!queue.order) queue.order = std::make_unique<EvictionOrder>();
     const EvictionOrder::Entry added = entry(index, node, key);
-    lane.order->insert(added.key, added.node, added.depth);
+    queue.order->insert(added.key, added.node, added.depth);
   }
   ++num_candidates_;
   refresh(row, node.owner);
@@ -141,14 +141,14 @@ void Shelf::insert(NodeIndex index, const Node& node, const EvictionKey& key) {
 
 void Shelf::erase(NodeIndex index, const Node& node, const EvictionKey& key) {
   Row* const row = find_row(node.level);
-  PANDO_CHECK(row != nullptr && node.owner < row->lanes.size(),
+  PANDO_CHECK(row != nullptr && node.owner < row->queues.size(),
               "node {} of owner {} and level {} is no candidate", index, node.owner, node.level);
-  Lane& lane = row->lanes[node.owner];
+  Queue& queue = row->queues[node.owner];
   if (draw_) {
-    draw_->erase(lane.drawn, index);
+    draw_->erase(queue.drawn, index);
   } else {
     const EvictionOrder::Entry gone = entry(index, node, key);
-    lane.order->erase(gone.key, gone.node, gone.depth);
+    queue.order->erase(gone.key, gone.node, gone.depth);
   }
   --num_candidates_;
   refresh(*row, node.owner);
@@ -156,22 +156,22 @@ void Shelf::erase(NodeIndex index, const Node& node, const EvictionKey& key) {
 
 // ---- Tournaments -------------------------------------------------------------------------------
 
-// The lane runs under its present front, unless it is empty or its owner does not give. Drawn lanes
-// have no front: there it is only whether they run.
+// The queue runs under its present front, unless it is empty or its owner does not give. Drawn
+// queues have no front: there it is only whether they run.
 void Shelf::refresh(Row& row, OwnerId id) {
-  Lane& lane = row.lanes[id];
+  Queue& queue = row.queues[id];
   const std::size_t at = row.winners.size() / 2 + id;
-  const bool runs = lane.size() > 0 && owner(id).gives();
-  if (row.lanes.size() == 1) {  // nobody to beat
+  const bool runs = queue.size() > 0 && owner(id).gives();
+  if (row.queues.size() == 1) {  // nobody to beat
     row.winners[at] = runs ? id : kNobody;
     return;
   }
   const bool ran = row.winners[at] != kNobody;
   if (!runs && !ran) return;
-  if (runs && lane.order) {
-    const EvictionOrder::Entry& front = lane.order->front_entry();
-    if (ran && front == lane.front) return;
-    lane.front = front;
+  if (runs && queue.order) {
+    const EvictionOrder::Entry& front = queue.order->front_entry();
+    if (ran && front == queue.front) return;
+    queue.front = front;
   } else if (runs && ran) {
     return;
   }
@@ -180,14 +180,14 @@ void Shelf::refresh(Row& row, OwnerId id) {
     const OwnerId left = row.winners[2 * i];
     const OwnerId right = row.winners[2 * i + 1];
     const bool takes_left =
-        right == kNobody || (left != kNobody && row.lanes[left].front < row.lanes[right].front);
+        right == kNobody || (left != kNobody && row.queues[left].front < row.queues[right].front);
     row.winners[i] = takes_left ? left : right;
   }
 }
 
 void Shelf::refresh_all(OwnerId id) {
   for (Row& row : rows_) {
-    if (id < row.lanes.size()) refresh(row, id);
+    if (id < row.queues.size()) refresh(row, id);
   }
 }
 
@@ -211,10 +211,10 @@ void Shelf::unblock() {
 NodeIndex Shelf::front_of(OwnerId id) {
   if (id < owners_.size() && owners_[id].blocked) return kNoNode;
   for (Row& row : rows_) {
-    if (id >= row.lanes.size() || row.lanes[id].size() == 0) continue;
-    Lane& lane = row.lanes[id];
-    in_turn_ = lane.order.get();
-    return draw_ ? draw_->pick(lane.drawn) : lane.order->front();
+    if (id >= row.queues.size() || row.queues[id].size() == 0) continue;
+    Queue& queue = row.queues[id];
+    in_turn_ = queue.order.get();
+    return draw_ ? draw_->pick(queue.drawn) : queue.order->front();
   }
   return kNoNode;
 }
@@ -223,17 +223,17 @@ NodeIndex Shelf::best_of(Row& row, OwnerId& id) {
   id = row.winners.empty() ? kNobody : row.winners[1];
   if (id == kNobody) return kNoNode;
   if (draw_) return draw_from(row, id);
-  in_turn_ = row.lanes[id].order.get();
+  in_turn_ = row.queues[id].order.get();
   return in_turn_->front();
 }
 
 NodeIndex Shelf::draw_from(Row& row, OwnerId& id) {
-  if (row.lanes.size() == 1) return draw_->pick(row.lanes[0].drawn);
+  if (row.queues.size() == 1) return draw_->pick(row.queues[0].drawn);
   lists_.clear();
   owners_of_lists_.clear();
-  for (OwnerId runner = 0; runner < row.lanes.size(); ++runner) {
+  for (OwnerId runner = 0; runner < row.queues.size(); ++runner) {
     if (row.winners[row.winners.size() / 2 + runner] == kNobody) continue;
-    lists_.push_back(&row.lanes[runner].drawn);
+    lists_.push_back(&row.queues[runner].drawn);
     owners_of_lists_.push_back(runner);
   }
   const Draw::Picked picked = draw_->pick(lists_);
@@ -276,10 +276,10 @@ Shelf::Turn Shelf::next(const Demand& demand) {
 std::size_t Shelf::memory_bytes() const {
   std::size_t sum = owners_.capacity() * sizeof(Owner) + (draw_ ? draw_->memory_bytes() : 0);
   for (const Row& row : rows_) {
-    sum += sizeof(Row) + row.lanes.capacity() * sizeof(Lane) +
+    sum += sizeof(Row) + row.queues.capacity() * sizeof(Queue) +
            row.winners.capacity() * sizeof(OwnerId);
-    for (const Lane& lane : row.lanes)
-      sum += (lane.order ? lane.order->memory_bytes() : 0) + lane.drawn.memory_bytes();
+    for (const Queue& queue : row.queues)
+      sum += (queue.order ? queue.order->memory_bytes() : 0) + queue.drawn.memory_bytes();
   }
   return sum;
 }
@@ -289,22 +289,22 @@ Status Shelf::check() const {
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     const Row& row = rows_[r];
     if (r > 0 && rows_[r - 1].level >= row.level) return broken("levels of a shelf out of order");
-    for (OwnerId id = 0; id < row.lanes.size(); ++id) {
-      const Lane& lane = row.lanes[id];
-      candidates += lane.size();
-      if (lane.order) {
-        if (Status s = lane.order->check(); !s) return s;
+    for (OwnerId id = 0; id < row.queues.size(); ++id) {
+      const Queue& queue = row.queues[id];
+      candidates += queue.size();
+      if (queue.order) {
+        if (Status s = queue.order->check(); !s) return s;
       }
-      for (std::size_t i = 0; i < lane.drawn.size(); ++i) {
-        if (draw_->place(lane.drawn[i].id) != i)
-          return broken("node {} is not where its lane has it", lane.drawn[i].id);
+      for (std::size_t i = 0; i < queue.drawn.size(); ++i) {
+        if (draw_->place(queue.drawn[i].id) != i)
+          return broken("node {} is not where its queue has it", queue.drawn[i].id);
       }
-      const bool runs = lane.size() > 0 && owners_[id].gives();
+      const bool runs = queue.size() > 0 && owners_[id].gives();
       if ((row.winners[row.winners.size() / 2 + id] == id) != runs)
-        return broken("the lane of owner {} at level {} {}", id, static_cast<int>(row.level),
+        return broken("the queue of owner {} at level {} {}", id, static_cast<int>(row.level),
                       runs ? "does not run" : "runs");
-      const bool beaten = runs && lane.order && row.lanes.size() > 1 &&
-                          lane.order->front_entry() < row.lanes[row.winners[1]].front;
+      const bool beaten = runs && queue.order && row.queues.size() > 1 &&
+                          queue.order->front_entry() < row.queues[row.winners[1]].front;
       if (beaten)
         return broken("owner {} should be first at level {}", id, static_cast<int>(row.level));
     }

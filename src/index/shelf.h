@@ -13,10 +13,10 @@
 // a hazard is given, the one with the smallest index of some that are drawn.
 //
 // Invariant: `total` of an owner is the weight of all its nodes on this shelf, `evictable` of those
-// that nobody holds. Candidates are in the lane of their owner and level. Of the lanes of a level,
-// a tournament knows the one whose front is smallest among the owners above their floor.
+// that nobody holds. Candidates are in the queue of their owner and level. Of the queues of a
+// level, a tournament knows the one whose front is smallest among the owners above their floor.
 // Costs: O(log n) per change of a candidate and O(log owners) if that was or is the front of its
-// lane; drawn, O(1). next() is O(levels), drawn O(owners + draws).
+// queue; drawn, O(1). next() is O(levels), drawn O(owners + draws).
 #pragma once
 
 #include <cstddef>
@@ -119,7 +119,7 @@ class Shelf {
   NodeIndex upcoming(std::size_t turns) const { return draw_ ? draw_->upcoming(turns) : kNoNode; }
 
   std::size_t memory_bytes() const;
-  /// Proves lanes, tournaments and counts; O(n).
+  /// Proves queues, tournaments and counts; O(n).
   Status check() const;
 
  private:
@@ -131,16 +131,16 @@ class Shelf {
     bool blocked = false;
     bool gives() const { return !blocked && (limits.floor == 0 || tally.total > limits.floor); }
   };
-  struct Lane {
+  struct Queue {
     std::unique_ptr<EvictionOrder> order;  // made when first used
     Draw::List drawn;
     EvictionOrder::Entry front = {};  // as the tournament has it
     std::size_t size() const { return order ? order->size() : drawn.size(); }
   };
-  struct Row {  // the lanes of one level
+  struct Row {  // the queues of one level
     Level level = 0;
-    std::vector<Lane> lanes;       // by owner
-    std::vector<OwnerId> winners;  // a binary tree from index 1; the lanes are its last row
+    std::vector<Queue> queues;     // by owner
+    std::vector<OwnerId> winners;  // a binary tree from index 1; the queues are its last row
   };
 
   void block(OwnerId owner);

@@ -10,7 +10,7 @@
 // there, those of the mirrors' the ones that may lose their host copy, all under their present
 // key; each shelf counts what the nodes of each owner weigh, and how much of it nobody holds; so do
 // those of the components.
-// Writes of a node: order_key, in_order, in_host_order, in_mirrors, owner, level.
+// Writes of a node: order_key, in_order, in_host_order, in_mirrors, owner (but of roots), level.
 // Costs: O(log nodes) per change of a place. With components or a host tier a use places each node
 // of its path anew.
 #pragma once

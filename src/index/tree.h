@@ -129,10 +129,6 @@ class Tree {
   /// off left out.
   template <typename Fn>
   void for_each_in_order(Fn&& fn) const;
-  template <typename Fn>
-  void for_each_child(NodeIndex node, Fn&& fn) const {
-    branches_.for_each_child(node, fn);
-  }
   /// All below a node, parents before their children.
   std::vector<NodeIndex> below(NodeIndex node) const;
   /// Every page has its hash from now on; computes those that are missing. O(tree) once.

@@ -67,29 +67,23 @@ void TreeRetention::count_down(NodeIndex from, Count count, OnLast on_last) {
 }
 
 std::size_t TreeRetention::pages_to_pin(NodeIndex end, bool on_device) {
-  const NodeRetention& pins = table();
-  const auto is_counted = [&](NodeIndex i) {
-    return (on_device ? pins[i].device_pins : pins[i].pins) > 0;
-  };
+  table();
   NodeIndex i = end;
-  while (!nodes_[i].is_root() && !is_counted(i)) i = nodes_[i].parent;
-  return nodes_[end].end_pages - (nodes_[i].is_root() ? 0 : nodes_[i].end_pages);
+  while (!nodes_[i].is_root() && pins(i, on_device) == 0) i = nodes_[i].parent;
+  return nodes_[end].end_pages - nodes_[i].end_pages;
 }
 
 void TreeRetention::count_pin(NodeIndex end, bool on_device) {
-  NodeRetention& pins = table();
-  std::size_t& pages = on_device ? device_pinned_pages_ : pinned_pages_;
+  table();
   count_up(
-      end, [&](NodeIndex i) -> auto& { return on_device ? pins[i].device_pins : pins[i].pins; },
-      [&](NodeIndex i) { pages += nodes_[i].num_pages; });
+      end, [&](NodeIndex i) -> auto& { return pins(i, on_device); },
+      [&](NodeIndex i) { pinned_pages_[on_device] += nodes_[i].num_pages; });
 }
 
 void TreeRetention::uncount_pin(NodeIndex end, bool on_device) {
-  NodeRetention& pins = table();
-  std::size_t& pages = on_device ? device_pinned_pages_ : pinned_pages_;
   count_down(
-      end, [&](NodeIndex i) -> auto& { return on_device ? pins[i].device_pins : pins[i].pins; },
-      [&](NodeIndex i) { pages -= nodes_[i].num_pages; });
+      end, [&](NodeIndex i) -> auto& { return pins(i, on_device); },
+      [&](NodeIndex i) { pinned_pages_[on_device] -= nodes_[i].num_pages; });
 }
 
 // ---- Sessions ----------------------------------------------------------------------------------
@@ -167,11 +161,11 @@ Status TreeRetention::check_counts(const Counts& counts) const {
     own.device_pins += (*table_)[i].device_pins - below[i].device_pins;
   });
   if (!status) return status;
-  if (pages != pinned_pages_ || device_pages != device_pinned_pages_ || own.pins != counts.pins ||
-      own.device_pins != counts.device_pins)
+  if (pages != pinned_pages_[false] || device_pages != pinned_pages_[true] ||
+      own.pins != counts.pins || own.device_pins != counts.device_pins)
     return broken("{} pins on {} pages, {} on {} of the device; counted {} on {} and {} on {}",
-                  own.pins, pages, own.device_pins, device_pages, counts.pins, pinned_pages_,
-                  counts.device_pins, device_pinned_pages_);
+                  own.pins, pages, own.device_pins, device_pages, counts.pins, pinned_pages_[false],
+                  counts.device_pins, pinned_pages_[true]);
   return {};
 }
 

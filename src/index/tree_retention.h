@@ -8,8 +8,10 @@
 // it, or that of sessions where a session in use ends at or below it; counts of pins and sessions
 // are as locks are: own ones + children that have any; pinned pages are those of nodes with a pin,
 // and somebody holds these; who used a node without a session used its parent.
+// Writes of a node: the owner of roots.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -48,9 +50,7 @@ class TreeRetention {
   void count_pin(NodeIndex end, bool on_device);
   void uncount_pin(NodeIndex end, bool on_device);
   std::size_t pages_to_pin(NodeIndex end, bool on_device);  // that one more would add
-  std::size_t pinned_pages(bool on_device) const {
-    return on_device ? device_pinned_pages_ : pinned_pages_;
-  }
+  std::size_t pinned_pages(bool on_device) const { return pinned_pages_[on_device]; }
 
   // ---- Sessions ----
 
@@ -79,6 +79,8 @@ class TreeRetention {
   /// The owner of a namespace that gets a root; kSharedOwner unless set.
   std::function<OwnerId(std::string_view ns)> owner_of;
   OwnerId owner(std::string_view ns) const { return owner_of ? owner_of(ns) : kSharedOwner; }
+  /// A namespace has got this root.
+  void add_root(NodeIndex root) { nodes_[root].owner = owner(nodes_[root].info->name); }
   /// What is in a namespace, and will be while its root lasts, takes this owner's room. O(subtree).
   void set_owner(std::string_view ns, OwnerId owner);
 
@@ -111,6 +113,9 @@ class TreeRetention {
  private:
   NodeRetention& table();  // made when first needed
   Level level_of(NodeIndex i) const;
+  std::uint32_t& pins(NodeIndex i, bool on_device) {
+    return on_device ? (*table_)[i].device_pins : (*table_)[i].pins;
+  }
   template <typename Count, typename OnFirst>
   void count_up(NodeIndex from, Count count, OnFirst on_first);
   template <typename Count, typename OnLast>
@@ -124,8 +129,7 @@ class TreeRetention {
   Shelves& shelves_;
   std::unique_ptr<NodeRetention> table_;
   Level session_level_ = 0;
-  std::size_t pinned_pages_ = 0;
-  std::size_t device_pinned_pages_ = 0;
+  std::array<std::size_t, 2> pinned_pages_ = {};  // on any tier, and on the device
 };
 
 }  // namespace pando
