@@ -75,7 +75,8 @@ function(pando_add_file_store target)
     src/store/file/plain_io.cc
     src/store/file/shared_lock.cc
     src/store/file/store_directory.cc
-    src/store/file/unit_table.cc)
+    src/store/file/unit_table.cc
+    src/store/file/unnamed_file.cc)
   if(PANDO_IO_URING)
     target_sources(${target} PRIVATE src/store/file/uring_io.cc)
     target_link_libraries(${target} PRIVATE uring)

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "store/file/unnamed_file.h"
 #include "support/child_member.h"
 
 namespace pando::testing {
@@ -86,6 +87,7 @@ TEST_F(FileSharing, AFileThatIsReadElsewhereIsNotWrittenOver) {
 
 TEST_F(FileSharing, FilesOfTheLivingAreLeftAlone) {
   open();
+  files().use_named_files();
   Result<PageWrite> write = files().begin_write(test_key(0), 8192, 0);
   ASSERT_TRUE(write.ok());
   ChildMember child(options_.directory, options_.capacity_bytes, false);
@@ -102,6 +104,33 @@ TEST_F(FileSharing, FilesOfTheLivingAreLeftAlone) {
 
 // ---- Death.
 
+TEST_F(FileSharing, AFileWithoutANameGoesWithItsWriter) {
+  options_.capacity_bytes = member_capacity(100);
+  open();
+  const pid_t child = ::fork();
+  if (child == 0) {  // dies with a file half written, and one named but not yet a page
+    const auto own = open_store(options_);
+    PageFiles& theirs = static_cast<FileStore&>(*own).files();
+    auto half = theirs.begin_write(test_key(0), 8192, 0);
+    auto named = theirs.begin_write(test_key(1), 8192, 0);
+    if (!half->path.empty()) std::_Exit(0);
+    fs::create_directories(fs::path(file(test_key(1))).parent_path());
+    give_name(named->file, file(test_key(1)));
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status)) GTEST_SKIP() << "this file system has no files without names";
+  EXPECT_EQ(num_temporaries(options_.directory), 0u);
+  EXPECT_TRUE(fs::exists(file(test_key(1))));
+  EXPECT_EQ(stats().size_bytes, capacity_for(2));
+  files().member()->clean_up();
+  EXPECT_EQ(stats().size_bytes, 0u);
+  EXPECT_FALSE(fs::exists(file(test_key(1))));
+  ASSERT_TRUE(put_pages(*store_, test_keys(0, 2)).all(PageOutcome::done));
+  EXPECT_TRUE(get_pages(*store_, test_keys(0, 2)).bytes_right);
+}
+
 TEST_F(FileSharing, WhatADeadOneLeftIsCleanedUpByAnother) {
   options_.capacity_bytes = member_capacity(100);
   open();
@@ -110,6 +139,7 @@ TEST_F(FileSharing, WhatADeadOneLeftIsCleanedUpByAnother) {
       0) {  // dies with a file half written, one renamed but not yet a page, and one removed
     const auto own = open_store(options_);
     PageFiles& theirs = static_cast<FileStore&>(*own).files();
+    theirs.use_named_files();
     put_pages(*own, {test_key(2)});
     auto half = theirs.begin_write(test_key(0), 8192, 0);
     auto renamed = theirs.begin_write(test_key(1), 8192, 0);

@@ -55,6 +55,30 @@ TEST_F(FileStoreFault, APageWhoseFileIsGoneIsMissing) {
   EXPECT_TRUE(get_pages(*store_, {test_key(0)}).bytes_right);
 }
 
+TEST_F(FileStoreFault, APageGoesOverAFileThatIsNoPage) {
+  for (const bool named : {false, true}) {
+    options_.directory = temp_ / (named ? "named" : "unnamed");
+    open();
+    if (named) static_cast<FileStore&>(*store_).files().use_named_files();
+    ASSERT_TRUE(put_pages(*store_, test_keys(0, 2)).all(PageOutcome::done));
+    fs::create_directories(fs::path(file(test_key(2))).parent_path());
+    std::ofstream(file(test_key(2))) << "not a page";
+    ASSERT_TRUE(put_pages(*store_, test_keys(0, 3)).all(PageOutcome::done));
+    EXPECT_TRUE(get_pages(*store_, test_keys(0, 3)).all(PageOutcome::done));
+    EXPECT_TRUE(get_pages(*store_, test_keys(0, 3)).bytes_right);
+    EXPECT_EQ(num_temporaries(options_.directory), 0u);
+  }
+}
+
+TEST_F(FileStoreFault, ADirectoryInThePlaceOfAPageFailsIt) {
+  open();
+  fs::create_directories(file(test_key(0)));
+  const Outcomes outcomes = put_pages(*store_, {test_key(0)});
+  EXPECT_TRUE(outcomes.all(PageOutcome::failed));
+  EXPECT_EQ(stats().size_bytes, 0u);
+  EXPECT_EQ(num_temporaries(options_.directory), 0u);
+}
+
 TEST_F(FileStoreFault, ARemovedDirectoryIsMadeAgain) {
   open();
   ASSERT_TRUE(put_pages(*store_, test_keys(0, 20)).all(PageOutcome::done));

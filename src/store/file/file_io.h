@@ -32,11 +32,13 @@ struct FileDone {
 class FileIo {
  public:
   virtual ~FileIo() = default;
-  /// How many requests should be under way; one more is taken. Where it is one, submit() blocks.
+  /// How many requests should be under way; twice as many are taken. Where it is one, submit() may
+  /// block.
   virtual std::size_t depth() const = 0;
   virtual void submit(const FileRequest& request) = 0;
-  /// Any of those under way, of which there must be one.
-  virtual FileDone wait() = 0;
+  /// All of those under way that are done, after waiting for the first; there must be one. The
+  /// caller can so hand the device new ones before it looks at these.
+  virtual std::span<const FileDone> wait() = 0;
 };
 
 std::unique_ptr<FileIo> make_plain_io();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// FileStore::put. A page is hashed while those before it are on their way, written to a temporary
-// file in one request, and renamed when it is whole: a process that is killed leaves nothing but
-// temporaries. A page that is there already is kept.
+// FileStore::put. A page is hashed while those before it are on their way, written in one request
+// to a file without a name or a temporary one, and named when it is whole: a process that is killed
+// leaves nothing but temporaries. A page that is there already is kept.
 //
-// With `sync` the bytes are on the disk before the rename, and the directories before the page is
-// reported; directories are synced once for several pages, because each time costs the file system
-// a commit.
+// With `sync` the bytes are on the disk before the file is named, and the directories before the
+// page is reported; directories are synced once for several pages, because each time costs the file
+// system a commit.
 #include <set>
 #include <vector>
 
@@ -39,6 +39,7 @@ class Writer {
 
   void finish(const Lane::Done& done) {
     PageTransfer& transfer = done.transfer;
+    const std::size_t i = transfer.page;
     if (is_full(done.error) && !transfer.retried) {
       files_.abandon(transfer.write);
       if (const Status opened = reopen(transfer); !opened) return give_up(transfer, opened);
@@ -46,9 +47,9 @@ class Writer {
     }
     if (done.error != 0)
       return give_up(transfer, make_error(ErrorCode::io_error, "cannot write {}: {}",
-                                          transfer.write.path, errno_text(done.error)));
+                                          files_.directory().path_of(batch_.page(i).key),
+                                          errno_text(done.error)));
     files_.stamp(transfer.write.file);
-    const std::size_t i = transfer.page;
     if (const Status committed = files_.commit(transfer.write, batch_.page(i).key); !committed)
       return give_up(transfer, committed);
     lane_.give_back(transfer);
@@ -99,13 +100,10 @@ class Writer {
     return reopen(transfer);
   }
 
-  /// In one go, so that the write need not extend the file: kernels do that one at a time, and wait
-  /// for it. Where it is not to be had the write does it; and of small pages, where it costs 10 µs
-  /// and as much again when the blocks are marked as written, and kernel threads do the extending
-  /// on another core: 64 KiB pages were at 0.25 of fio with it and at 0.6 to 0.7 without.
+  /// In one go, so that the write need not extend the file: that takes a kernel thread, which waits
+  /// for the disk. Where it is not to be had the write does it.
   Status allocate(const PageWrite& write, const StorePage& page) {
     const std::uint64_t size_bytes = file_bytes(page.size_bytes());
-    if (mode_.uring && page.size_bytes() < kSmallPageBytes) return {};
     if (::fallocate(write.file.get(), 0, 0, static_cast<off_t>(size_bytes)) == 0 || !is_full(errno))
       return {};
     return make_error(ErrorCode::out_of_capacity, "no room for {} bytes in {}: {}", size_bytes,

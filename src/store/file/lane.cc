@@ -112,10 +112,12 @@ void Lane::submit(PageTransfer& transfer, const Fd& file, bool write) {
   io_->submit({file.get(), write, transfer.pieces(), transfer.number()});
 }
 
-Lane::Done Lane::wait() {
-  const FileDone done = io_->wait();
-  --under_way_;
-  return {*transfers_[done.number], done.error, done.size_bytes};
+std::span<const Lane::Done> Lane::wait() {
+  done_.clear();
+  for (const FileDone& done : io_->wait())
+    done_.push_back({*transfers_[done.number], done.error, done.size_bytes});
+  under_way_ -= done_.size();
+  return done_;
 }
 
 LanePool::Lease LanePool::take() {

@@ -93,7 +93,8 @@ class Lane {
     int error;               ///< errno; 0: none
     std::size_t size_bytes;  ///< of the file
   };
-  Done wait();
+  /// All that are done, at least one; until the next call.
+  std::span<const Done> wait();
 
  private:
   void submit(PageTransfer& transfer, const Fd& file, bool write);
@@ -101,6 +102,7 @@ class Lane {
   std::unique_ptr<FileIo> io_;
   std::vector<std::unique_ptr<PageTransfer>> transfers_;
   std::vector<PageTransfer*> free_;
+  std::vector<Done> done_;  // at the last wait()
   std::size_t under_way_ = 0;
 };
 
@@ -153,9 +155,9 @@ void run_batch(LanePool& lanes, const StoreBatch& batch, Work&& work) {
       };
       fill();
       while (lane->under_way() > 0) {
-        const Lane::Done done = lane->wait();
+        const std::span<const Lane::Done> ready = lane->wait();
         fill();
-        finish(done);
+        for (const Lane::Done& done : ready) finish(done);
       }
     });
   });

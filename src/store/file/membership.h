@@ -55,7 +55,9 @@ class Membership {
   std::uint32_t number() const { return number_; }
   /// The directory or the index is not the one that was joined, or the index is broken.
   bool is_stale() const;
-  /// Of files being written, in this member's directory.
+  /// A directory of its own, for files being written.
+  const std::string& temporaries() const { return temporaries_; }
+  /// A new name in it.
   std::string new_temporary();
   /// A time later than all that members have had.
   std::int64_t next_stamp_ns();

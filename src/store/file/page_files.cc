@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "store/file/page_file.h"
+#include "store/file/unnamed_file.h"
 
 namespace pando {
 namespace {
@@ -37,6 +38,7 @@ Result<std::unique_ptr<PageFiles>> PageFiles::open(const FileStoreOptions& optio
   if (Status joined = files->join_again(nullptr); !joined) return joined.error();
   files->keep_up();
   const std::shared_ptr<Membership> member = files->member();
+  files->has_unnamed_files_ = can_name_files(member->temporaries(), member->new_temporary());
   while (member->index().used_bytes() > options.capacity_bytes) {  // it was larger the last time
     const auto evicted = files->evict_oldest(member, std::nullopt, 0);
     if (!evicted) return evicted.error();
@@ -220,17 +222,26 @@ Result<std::optional<PageFiles::Evicted>> PageFiles::evict_oldest(
 
 /// not_found: its directory is gone.
 Status PageFiles::create_file(PageWrite& write, int flags) const {
-  while (true) {
-    write.path = write.member->new_temporary();
-    write.file = Fd::open(write.path, flags | O_WRONLY | O_CREAT | O_EXCL, kFileMode);
-    if (write.file.ok()) return {};
-    const int why = write.file.error();
-    if (why == EEXIST) continue;  // it could not be removed when the store was opened
-    return make_error(is_full(why)    ? ErrorCode::out_of_capacity
-                      : why == ENOENT ? ErrorCode::not_found
-                                      : ErrorCode::io_error,
-                      "cannot create {}: {}", write.path, errno_text(why));
+  if (has_unnamed_files_) {
+    write.file = open_unnamed(write.member->temporaries(), flags, kFileMode);
+  } else {
+    do {  // one may be there that could not be removed when the store was opened
+      write.path = write.member->new_temporary();
+      write.file = Fd::open(write.path, flags | O_WRONLY | O_CREAT | O_EXCL, kFileMode);
+    } while (!write.file.ok() && write.file.error() == EEXIST);
   }
+  if (write.file.ok()) return {};
+  const int why = write.file.error();
+  return make_error(is_full(why)    ? ErrorCode::out_of_capacity
+                    : why == ENOENT ? ErrorCode::not_found
+                                    : ErrorCode::io_error,
+                    "cannot create a file in {}: {}", write.member->temporaries(), errno_text(why));
+}
+
+/// errno; 0: the file is the one of this name.
+int PageFiles::move_to(const PageWrite& write, const std::string& path) {
+  if (write.path.empty()) return give_name(write.file, path);
+  return ::rename(write.path.c_str(), path.c_str()) == 0 ? 0 : errno;
 }
 
 Status PageFiles::commit(PageWrite& write, std::string_view key) {
@@ -241,12 +252,11 @@ Status PageFiles::commit(PageWrite& write, std::string_view key) {
     abandon(write);
     return {};
   }
-  int done = ::rename(write.path.c_str(), path.c_str());
-  if (done != 0 && errno == ENOENT && directory_.make_subdirectory(directory_of(key)).ok())
-    done = ::rename(write.path.c_str(), path.c_str());
-  if (done != 0)
-    return make_error(ErrorCode::io_error, "cannot rename {} to {}: {}", write.path, path,
-                      errno_text(errno));
+  int why = move_to(write, path);
+  if (why == ENOENT && directory_.make_subdirectory(directory_of(key)).ok())
+    why = move_to(write, path);
+  if (why != 0)
+    return make_error(ErrorCode::io_error, "cannot name a file {}: {}", path, errno_text(why));
   Status committed = index.commit(write.record, now_seconds());
   if (!committed) {
     write.path = path;  // for abandon()

@@ -13,7 +13,8 @@
 // process, has it open or another link to it. It is moved to tmp/ before it is written to; who
 // looks for the old page meanwhile finds none.
 //
-// The capacity counts every file among the pages and in tmp/. Calls may come from any thread.
+// A new page is written to a file without a name where the file system has such (unnamed_file.h).
+// The capacity counts every file among the pages and being written. Calls may come from any thread.
 #pragma once
 
 #include <atomic>
@@ -34,12 +35,12 @@
 
 namespace pando {
 
-/// A file being written: in tmp/, with room set aside for it.
+/// A file being written, with room set aside for it: in tmp/, or without a name.
 struct PageWrite {
   std::shared_ptr<Membership> member = {};
   RecordId record = kNoUnit;
   Fd file = {};
-  std::string path = {};
+  std::string path = {};   ///< empty: it has no name yet
   bool is_reused = false;  ///< has its blocks already
 };
 
@@ -55,6 +56,8 @@ class PageFiles {
   static Result<std::unique_ptr<PageFiles>> open(const FileStoreOptions& options);
 
   const StoreDirectory& directory() const { return directory_; }
+  /// As on a file system where every file has a name from the beginning; for tests.
+  void use_named_files() { has_unnamed_files_ = false; }
   /// Who we are now; another one after the directory or the index was replaced.
   std::shared_ptr<Membership> member() const;
 
@@ -115,6 +118,7 @@ class PageFiles {
   Result<std::optional<PageWrite>> take_over(Evicted evicted, std::string_view key,
                                              std::uint64_t page_bytes);
   Status create_file(PageWrite& write, int flags) const;
+  static int move_to(const PageWrite& write, const std::string& path);
   /// With `reuse_bytes`, a file as long may be kept. Nothing: there was no page.
   Result<std::optional<Evicted>> remove_file(const std::shared_ptr<Membership>& member,
                                              std::string_view key,
@@ -132,7 +136,8 @@ class PageFiles {
   const std::uint64_t capacity_bytes_;
   const std::uint64_t min_free_bytes_;
   StoreDirectory directory_;
-  mutable std::mutex mutex_;  // of the next
+  bool has_unnamed_files_ = false;  // as found when it was opened
+  mutable std::mutex mutex_;        // of the next
   std::shared_ptr<Membership> member_;
   std::mutex joining_;
   std::atomic<std::int64_t> next_look_ns_ = 0;   // of keep_up(), by the steady clock

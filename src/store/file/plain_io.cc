@@ -3,7 +3,6 @@
 // part of.
 #include <algorithm>
 #include <cerrno>
-#include <deque>
 #include <vector>
 
 #include "base/check.h"
@@ -27,16 +26,18 @@ std::vector<iovec> rest_of(std::span<const iovec> pieces, std::size_t from_bytes
 class PlainIo final : public FileIo {
  public:
   std::size_t depth() const override { return 1; }
-  void submit(const FileRequest& request) override { done_.push_back(transfer_rest(request, 0)); }
-  FileDone wait() override {
-    PANDO_CHECK(!done_.empty(), "a wait for no request");
-    const FileDone first = done_.front();
-    done_.pop_front();
-    return first;
+  void submit(const FileRequest& request) override {
+    under_way_.push_back(transfer_rest(request, 0));
+  }
+  std::span<const FileDone> wait() override {
+    PANDO_CHECK(!under_way_.empty(), "a wait for no request");
+    done_.swap(under_way_);
+    under_way_.clear();
+    return done_;
   }
 
  private:
-  std::deque<FileDone> done_;
+  std::vector<FileDone> under_way_, done_;
 };
 
 }  // namespace

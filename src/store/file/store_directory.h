@@ -4,8 +4,9 @@
 //     pando.lock      who has it open (lock_file.h)
 //     pando.index     the pages, for all who have it open (file_index.h)
 //     00/ ... ff/     the pages' files, each named by its key
-//     tmp/member-N-X/ files that member N writes, renamed when they are whole; X is never the same,
-//                     so that who has lost the directory and its number does not write here
+//     tmp/member-N-X/ files that member N writes, those that have a name, renamed when they are
+//                     whole; X is never the same, so that who has lost the directory and its number
+//                     does not write here
 //     set_aside/      what was found damaged, or is not ours; nothing in it is ever removed
 //
 // Membership and PageFiles are above it. Calls may come from any thread, and other processes do the

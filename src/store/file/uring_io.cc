@@ -25,7 +25,7 @@ class UringIo final : public FileIo {
   UringIo& operator=(const UringIo&) = delete;
 
   bool init() {
-    ready_ = ::io_uring_queue_init(static_cast<unsigned>(depth_ + 1), &ring_, 0) == 0;
+    ready_ = ::io_uring_queue_init(static_cast<unsigned>(2 * depth_), &ring_, 0) == 0;
     return ready_;
   }
 
@@ -35,7 +35,7 @@ class UringIo final : public FileIo {
     if (request.number >= requests_.size()) requests_.resize(request.number + 1);
     requests_[request.number] = request;
     io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);
-    PANDO_CHECK(entry != nullptr, "a ring for {} requests is full with {}", depth_ + 1,
+    PANDO_CHECK(entry != nullptr, "a ring for {} requests is full with {}", 2 * depth_,
                 num_under_way_);
     const auto count = static_cast<unsigned>(request.pieces.size());
     if (request.write) {
@@ -48,10 +48,18 @@ class UringIo final : public FileIo {
     ::io_uring_submit(&ring_);  // what it does not take now stays in the ring; wait() submits again
   }
 
-  FileDone wait() override {
+  std::span<const FileDone> wait() override {
     PANDO_CHECK(num_under_way_ > 0, "a wait for no request");
+    done_.clear();
     io_uring_cqe* entry = nullptr;
     while (::io_uring_peek_cqe(&ring_, &entry) != 0) ::io_uring_submit_and_wait(&ring_, 1);
+    do done_.push_back(take(entry));
+    while (::io_uring_peek_cqe(&ring_, &entry) == 0);
+    return done_;
+  }
+
+ private:
+  FileDone take(io_uring_cqe* entry) {
     const auto number = static_cast<std::size_t>(::io_uring_cqe_get_data64(entry));
     const int result = entry->res;
     ::io_uring_cqe_seen(&ring_, entry);
@@ -61,11 +69,11 @@ class UringIo final : public FileIo {
     return transfer_rest(requests_[number], static_cast<std::size_t>(result));
   }
 
- private:
   const std::size_t depth_;
   io_uring ring_{};
   bool ready_ = false;
   std::vector<FileRequest> requests_;  // by number
+  std::vector<FileDone> done_;         // at the last wait()
   std::size_t num_under_way_ = 0;
 };
 
