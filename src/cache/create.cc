@@ -199,7 +199,7 @@ PrefixCache::~PrefixCache() {
               impl_->num_locks);
   impl_->observer = nullptr;
   impl_->index.on_removed = nullptr;
-  impl_->storage.reset();
+  if (impl_->tier) impl_->tier->detach_store();
   impl_->evict_all();
 }
 
