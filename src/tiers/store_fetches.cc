@@ -193,7 +193,7 @@ void StoreFetches::advance(Fetch& fetch, std::span<const std::int64_t> values) {
 
 void StoreFetches::begin_reading(Fetch& fetch, std::size_t num_tokens) {
   parts_.stats.prefetch_hit_tokens += num_tokens;
-  if (num_tokens < std::max<std::size_t>(parts_.opened.prefetch.threshold, 1)) {
+  if (num_tokens < parts_.opened.prefetch.threshold || fetch.target->wanted.empty()) {
     ++parts_.stats.revoked_prefetches;
     call_off(fetch);
     fetch.phase = Phase::ended;

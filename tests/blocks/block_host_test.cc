@@ -153,6 +153,7 @@ TEST(BlockHost, AFailedBackupIsAMiss) {
   EXPECT_EQ(cache.find(tokens(9)).host_length, 0U);
   copier.refuse(1);
   cache.run(tokens(9, 50));
+  EXPECT_EQ(cache.settle().failures, 1U);
   EXPECT_EQ(cache->tier_stats().failed_backups, 4U);
   EXPECT_TRUE(cache.closes());
 }
