@@ -83,6 +83,10 @@ Status BlockCacheOptions::validate() const {
   if (policy != kLru && policy != kHazard)
     return make_error(ErrorCode::invalid_argument, "policy \"{}\"; expected \"{}\" or \"{}\"",
                       policy, kLru, kHazard);
+  if (ranks != nullptr && host && policy == kHazard)
+    return make_error(ErrorCode::invalid_argument,
+                      "policy \"hazard\" draws host pages by their numbers, which differ between "
+                      "ranks; expected \"lru\"");
   if (groups.empty()) return make_error(ErrorCode::invalid_argument, "a cache without groups");
   for (std::size_t i = 0; i < groups.size(); ++i) {
     if (Status s = pando::validate(groups[i], i, num_blocks, host.has_value()); !s) return s;

@@ -43,10 +43,9 @@ Status BlockTiers::attach_store(Result<OpenedStorage> opened) {
   const std::size_t tokens =
       rows / groups_[0].pools.host->geometry().page_size * groups_[0].block_size;
   if (Status s = engine.attach(std::move(opened), tokens); !s) return s;
-  host_.for_each([this](std::uint32_t group, HostPageId page) {
-    host_.set_unstored(group, page, true);
-    engine.put(entry_of(group, page));
-  });
+  host_.set_all_unstored();
+  host_.for_each_unused(
+      [this](std::uint32_t group, HostPageId page) { engine.put(entry_of(group, page)); });
   return {};
 }
 
@@ -60,7 +59,8 @@ void BlockTiers::put_unstored(std::span<const PageId> blocks) {
 }
 
 bool BlockTiers::is_unstored(std::uint64_t entry) const {
-  return host_.is_unstored(group_of(entry), page_of(entry));
+  return host_.is_unstored(group_of(entry), page_of(entry)) &&
+         entry_of(group_of(entry), page_of(entry)) == entry;
 }
 
 std::optional<Extent> BlockTiers::hold_unstored(std::uint64_t entry,

@@ -85,11 +85,14 @@ class BlockTiers final : private TierIndex {
  private:
   struct BlockFetch;  // block_store.cc
 
-  static std::uint64_t entry_of(std::uint32_t group, HostPageId page) {
-    return std::uint64_t{group} << 32 | index_of(page);
+  // A page that is kept: its number, its group (12 bits) and its generation (20 bits). Ranks have
+  // other pages for the same blocks, but an entry that has gone has gone on all of them.
+  std::uint64_t entry_of(std::uint32_t group, HostPageId page) const {
+    const std::uint64_t generation = host_.generation(group, page) & 0xfffffu;
+    return generation << 44 | std::uint64_t{group} << 32 | index_of(page);
   }
   static std::uint32_t group_of(std::uint64_t entry) {
-    return static_cast<std::uint32_t>(entry >> 32);
+    return static_cast<std::uint32_t>(entry >> 32 & 0xfffu);
   }
   static HostPageId page_of(std::uint64_t entry) {
     return HostPageId{static_cast<std::uint32_t>(entry)};

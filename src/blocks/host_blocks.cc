@@ -15,7 +15,8 @@ HostBlocks::Group::Group(const BlockGroup& group, bool keep_tokens, const Hazard
       unused(pool->num_pages() + 1, FreeQueue::Start::none),
       holds(pool->num_pages()),
       loading(pool->num_pages()),
-      unstored(pool->num_pages()) {
+      unstored(pool->num_pages()),
+      generations(pool->num_pages()) {
   if (ranks != nullptr) hazard.emplace(pool->num_pages() + 1, ranks->index());
 }
 
@@ -86,6 +87,13 @@ void HostBlocks::set_unstored(std::uint32_t g, HostPageId page, bool yes) {
   num_unstored_ += yes ? 1 : SIZE_MAX;
 }
 
+void HostBlocks::set_all_unstored() {
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+    for (std::uint32_t i = 0; i < groups_[g].unstored.size(); ++i)
+      set_unstored(g, HostPageId{i}, groups_[g].index.has(id_of(HostPageId{i})));
+  }
+}
+
 // ---- Going -------------------------------------------------------------------------------------
 
 void HostBlocks::forget(std::uint32_t g, PageId id) {
@@ -94,6 +102,7 @@ void HostBlocks::forget(std::uint32_t g, PageId id) {
   group.remove_unused(id);
   group.index.erase(id);
   set_unstored(g, page, false);
+  ++group.generations[index_of(page)];
   group.pool->free({&page, 1});
 }
 
@@ -128,7 +137,8 @@ std::size_t HostBlocks::memory_bytes() const {
   for (const Group& group : groups_)
     sum += group.index.memory_bytes() + group.unused.memory_bytes() +
            (group.hazard ? group.hazard->memory_bytes() : 0) +
-           (group.holds.capacity() + group.loading.capacity()) * sizeof(std::uint32_t) +
+           (group.holds.capacity() + group.loading.capacity() + group.generations.capacity()) *
+               sizeof(std::uint32_t) +
            group.unstored.capacity() / 8;
   return sum;
 }

@@ -37,16 +37,11 @@ class HostBlocks {
   BlockContent content(std::uint32_t group, HostPageId page) const {
     return in_group(groups_[group].index.content(id_of(page)), group);
   }
-  bool has(std::uint32_t group, HostPageId page) const {
-    return groups_[group].index.has(id_of(page));
-  }
-  /// Calls fn(group, page) for each kept page.
+  /// Calls fn(group, page) for each kept page that nothing holds, in the order of use.
   template <typename Fn>
-  void for_each(Fn&& fn) const {
+  void for_each_unused(Fn&& fn) const {
     for (std::uint32_t g = 0; g < groups_.size(); ++g) {
-      for (std::uint32_t i = 0; i < groups_[g].holds.size(); ++i) {
-        if (has(g, HostPageId{i})) fn(g, HostPageId{i});
-      }
+      for (const PageId id : groups_[g].unused.list()) fn(g, page_of(id));
     }
   }
 
@@ -60,12 +55,18 @@ class HostBlocks {
   void begin_load(std::uint32_t group, HostPageId page);
   void end_load(std::uint32_t group, HostPageId page);
 
-  /// The store lacks this page, or is to be asked again.
+  /// A store that has just been attached lacks all of them.
+  void set_all_unstored();
+  /// The store lacks this page.
   void set_unstored(std::uint32_t group, HostPageId page, bool yes);
   bool is_unstored(std::uint32_t group, HostPageId page) const {
     return groups_[group].unstored[index_of(page)];
   }
   bool has_unstored() const { return num_unstored_ > 0; }
+  /// Counts up when the page goes: what was kept under its number before is another.
+  std::uint32_t generation(std::uint32_t group, HostPageId page) const {
+    return groups_[group].generations[index_of(page)];
+  }
 
   std::size_t num_kept(std::uint32_t group) const { return groups_[group].index.size(); }
   std::size_t num_evictable(std::uint32_t group) const { return groups_[group].unused.size(); }
@@ -95,6 +96,7 @@ class HostBlocks {
     std::vector<std::uint32_t> holds;    // of a page
     std::vector<std::uint32_t> loading;  // loads that read it
     std::vector<bool> unstored;
+    std::vector<std::uint32_t> generations;
   };
 
   static PageId id_of(HostPageId page) { return PageId{index_of(page) + 1}; }

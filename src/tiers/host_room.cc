@@ -21,19 +21,6 @@ HostRoom::HostRoom(std::vector<HostPool*> pools, Agreement& ranks, HostKeeper& k
   capacity_.assign(capacity.begin(), capacity.end());
 }
 
-bool HostRoom::Claim::empty() const {
-  for (std::size_t c = 0; c < pages.size(); ++c) {
-    if (pages[c] > 0) return false;
-  }
-  return true;
-}
-
-void HostRoom::Claim::clear() {
-  owner = kSharedOwner;
-  for (std::size_t c = 0; c < pages.size(); ++c) pages[c] = 0;
-  refused = false;
-}
-
 std::size_t HostRoom::claimed_by(std::size_t component, OwnerId owner) const {
   const std::vector<std::size_t>& claimed = claimed_by_[component];
   return owner < claimed.size() ? claimed[owner] : 0;
@@ -78,7 +65,7 @@ bool HostRoom::reserve(std::size_t component, std::size_t n, OwnerId owner,
               owner, claim.owner);
   claim.owner = owner;
   claim.pages.resize(pools_.size());
-  claim.pages[component] += n;
+  claim.pages[component] += static_cast<std::uint32_t>(n);
   claimed_[component] += n;
   std::vector<std::size_t>& by = claimed_by_[component];
   if (by.size() <= owner) by.resize(owner + std::size_t{1});
@@ -89,18 +76,6 @@ bool HostRoom::reserve(std::size_t component, std::size_t n, OwnerId owner,
   out.resize(first);
   claim.refused = true;
   return true;
-}
-
-void HostRoom::unclaim(Claim& claim, std::size_t component, std::size_t n) {
-  claim.pages[component] -= n;
-  claimed_[component] -= n;
-  claimed_by_[component][claim.owner] -= n;
-}
-
-void HostRoom::unclaim(Claim& claim) {
-  for (std::size_t c = 0; c < claim.pages.size(); ++c) {
-    if (claim.pages[c] > 0) unclaim(claim, c, claim.pages[c]);
-  }
 }
 
 Status HostRoom::check(const std::vector<const Claim*>& claims) const {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "index/node.h"
@@ -60,18 +61,30 @@ class HostRoom {
   /// Pages that something under way has been promised, of one owner.
   struct Claim {
     OwnerId owner = kSharedOwner;
-    ByComponent<std::size_t> pages;
     bool refused = false;  // a pool has refused some of them here
-    bool empty() const;
-    void clear();
+    ByComponent<std::uint32_t> pages;
+    bool empty() const {
+      std::uint32_t sum = 0;
+      for (std::size_t c = 0; c < pages.size(); ++c) sum += pages[c];
+      return sum == 0;
+    }
   };
   /// Claims pages of a component, after evicting what is missing, and appends them to `out` unless
   /// the pool refuses. False, and nothing is claimed: no rank has room.
   bool reserve(std::size_t component, std::size_t n, OwnerId owner, std::vector<HostPageId>& out,
                Claim& claim);
   /// So many of them are kept by the index now, or not wanted any more.
-  void unclaim(Claim& claim, std::size_t component, std::size_t n);
-  void unclaim(Claim& claim);
+  void unclaim(Claim& claim, std::size_t component, std::size_t n) {
+    claim.pages[component] -= static_cast<std::uint32_t>(n);
+    claimed_[component] -= n;
+    claimed_by_[component][claim.owner] -= n;
+  }
+  void unclaim(Claim& claim) {
+    for (std::size_t c = 0; c < claim.pages.size(); ++c) {
+      if (claim.pages[c] > 0) unclaim(claim, c, claim.pages[c]);
+    }
+    claim.refused = false;
+  }
 
   /// The most pages that reserve() could give now.
   std::size_t available(std::size_t component, OwnerId owner) const;

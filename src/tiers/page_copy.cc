@@ -12,7 +12,6 @@ void PageCopy::clear() {
     of[c].host.clear();
   }
   extents.clear();
-  claim.clear();
   num_tokens = 0;
   transfers.clear();
   broken = false;
@@ -82,11 +81,6 @@ std::unique_ptr<PageCopy> CopyQueue::make() {
   std::unique_ptr<PageCopy> copy = std::move(spare_.back());
   spare_.pop_back();
   return copy;
-}
-
-void CopyQueue::recycle(std::unique_ptr<PageCopy> copy) {
-  copy->clear();
-  spare_.push_back(std::move(copy));
 }
 
 void CopyQueue::report(std::vector<std::int64_t>& values) const {

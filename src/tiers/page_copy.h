@@ -31,12 +31,12 @@ struct PageCopy {
 
   ByComponent<Pages> of;
   std::vector<Extent> extents;
-  HostRoom::Claim claim;  // of a backup, on the host pages
+  HostRoom::Claim claim;  // of a backup, on the host pages; none once it has ended
   std::size_t num_tokens = 0;
   std::vector<Transfer> transfers;  // of the components that have pages, in their order
   bool broken = false;              // a pool or the copier refused some of it
 
-  void clear();  // keeps the memory
+  void clear();  // keeps the memory; nothing may be claimed
   /// Device to host; the host pages are protected for writing. What is refused leaves it broken:
   /// what has begun is waited for like any other.
   void start_backup(Copier& copier, std::span<const TierPools> pools, std::size_t stream);
@@ -66,7 +66,10 @@ class CopyQueue {
   /// One without pages, whose memory may be that of one that has ended. (PollCompletions: 188 ns
   /// without, 138 with.)
   std::unique_ptr<PageCopy> make();
-  void recycle(std::unique_ptr<PageCopy> copy);
+  void recycle(std::unique_ptr<PageCopy> copy) {
+    copy->clear();
+    spare_.push_back(std::move(copy));
+  }
 
   void push(std::unique_ptr<PageCopy> copy) { under_way_.push_back(std::move(copy)); }
   bool empty() const { return under_way_.empty(); }

@@ -260,6 +260,22 @@ TEST_F(BlockStoreTest, EventsTellWhatWasFetched) {
   EXPECT_EQ(events[0].tokens, tokens(16));
 }
 
+TEST_F(BlockStoreTest, AnAbortedPrefetchKeepsNothing) {
+  store_blocks(tokens(17));
+  TieredBlocks reader(stored());
+  attach_blocks(reader);
+  const BlockRequest request = *reader->start(tokens(17));
+  const PrefetchId id = reader->prefetch(request)->id;
+  EXPECT_EQ(reader->under_way().fetches, 1U);
+  while (!reader->prefetch_ready(id)) (void)reader->poll();
+  reader->abort_prefetch(id);
+  reader.settle();
+  EXPECT_TRUE(reader->under_way().idle());
+  EXPECT_EQ(reader->host_sizes().total, 0U);
+  EXPECT_EQ(reader->tier_stats().prefetched_tokens, 0U);
+  EXPECT_TRUE(reader.closes());
+}
+
 // ---- Slow and failing stores -------------------------------------------------------------------
 
 /// A store whose puts wait at a gate, and fail while it is down.
