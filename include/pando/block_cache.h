@@ -32,6 +32,7 @@
 namespace pando {
 
 class CacheObserver;
+class Ranks;
 
 /// Which blocks layers need to compute the token at position n.
 enum class GroupKind {
@@ -58,6 +59,8 @@ struct BlockHostOptions {
   WritePolicy write_policy = WritePolicy::write_through_selective;
   /// Fewer tokens are sooner computed than loaded.
   std::size_t load_threshold = 10;
+  /// Turns down loads and fetches that take longer than computing; needs report_prefill().
+  std::optional<CostGateOptions> cost_gate = {};
   std::size_t backup_stream = 0;  ///< of the copier
   std::size_t load_stream = 1;
 };
@@ -81,6 +84,9 @@ struct BlockCacheOptions {
   std::optional<BlockHostOptions> host = {};
   /// Told of calls and what came of them (observer.h). Must outlive the cache.
   CacheObserver* observer = nullptr;
+  /// Those who mirror this cache, making the same calls in the same order: what depends on timing
+  /// or room is agreed on with them (docs/design.md). Must outlive the cache. None: it is alone.
+  Ranks* ranks = nullptr;
 
   Status validate() const;
 };
@@ -155,7 +161,8 @@ class BlockCache {
   /// The request has more tokens; hashes only blocks that become full.
   Status append(BlockRequest& request, std::span<const Token> tokens);
 
-  /// The longest cached prefix that leaves at least one token to compute. Changes nothing.
+  /// The longest cached prefix that leaves at least one token to compute. Changes nothing but what
+  /// a cost gate counts.
   ComputedBlocks get_computed(const BlockRequest& request);
 
   /// Blocks for the next `num_new_tokens` behind those computed. All or nothing.
@@ -195,6 +202,16 @@ class BlockCache {
   bool prefetch_ready(PrefetchId id) const;
   /// Keeps what has arrived, gives up the rest. Returns the blocks that the host has more.
   std::size_t end_prefetch(PrefetchId id);
+  /// Gives up all of it: the request goes away.
+  void abort_prefetch(PrefetchId id);
+  /// Evicts blocks of a group from the host, the least valuable first, until at least so many
+  /// tokens are gone or what is left is in use. Returns the tokens.
+  std::size_t evict_host(std::size_t num_tokens, std::size_t group = 0);
+  /// What has been started between tiers and not yet been applied by poll().
+  UnderWay under_way() const;
+  /// The engine has computed so many tokens in this time: what loads are weighed against, see
+  /// BlockHostOptions::cost_gate.
+  Status report_prefill(std::size_t num_tokens, double seconds);
   TierStats tier_stats() const;
 
   const BlockCacheOptions& options() const;
@@ -226,7 +243,7 @@ class BlockCache {
   void quiet_free(BlockRequest& request);
   PollResult quiet_poll();
   Result<Prefetch> quiet_prefetch(const BlockRequest& request);
-  std::size_t quiet_end_prefetch(PrefetchId id);
+  std::size_t quiet_end_prefetch(PrefetchId id, bool keep);
   Status quiet_reset();
 
   std::unique_ptr<Impl> impl_;

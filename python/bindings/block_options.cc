@@ -69,6 +69,9 @@ void bind_options(nb::module_& m) {
   plain_field<&BlockHostOptions::write_policy>(host, "write_policy", "WritePolicy");
   plain_field<&BlockHostOptions::load_threshold>(host, "load_threshold", "int",
                                                  "Fewer tokens are sooner computed than loaded.");
+  plain_field<&BlockHostOptions::cost_gate>(host, "cost_gate", "CostGateOptions | None",
+                                            "Turns down loads and fetches that take longer than "
+                                            "computing; needs report_prefill().");
   plain_field<&BlockHostOptions::backup_stream>(host, "backup_stream", "int", "Of the copier.");
   plain_field<&BlockHostOptions::load_stream>(host, "load_stream", "int");
   host.constructible().done();
@@ -112,6 +115,8 @@ void bind_cache_options(nb::module_& m) {
       "BlockHostOptions | None");
   type.field("observer", &Options::observer, "object | None",
              "Metrics, a TraceRecorder, any object with some of their methods, or a list.");
+  type.field("ranks", &Options::ranks, "pando.protocols.Ranks | None",
+             "Others that mirror this cache.");
   type.constructible().done();
 }
 

@@ -12,6 +12,7 @@
 #include "arrays.h"
 #include "events.h"
 #include "observe.h"
+#include "ranks.h"
 #include "structs.h"
 
 namespace pando::python {
@@ -270,6 +271,36 @@ void bind_tier_calls(nb::class_<PyBlockCache>& type) {
           },
           nb::arg("id"),
           "Keeps what has arrived, gives up the rest. Returns the blocks that the host has more.")
+      .def(
+          "abort_prefetch",
+          [](Py& self, std::uint64_t id) {
+            self.call_long("abort_prefetch",
+                           [&](BlockCache& c) { c.abort_prefetch(PrefetchId{id}); });
+          },
+          nb::arg("id"), "Gives up all of it: the request goes away.")
+      .def(
+          "evict_host",
+          [](Py& self, std::size_t tokens, std::size_t group) {
+            return self.call_long("evict_host",
+                                  [&](BlockCache& c) { return c.evict_host(tokens, group); });
+          },
+          nb::arg("tokens"), nb::arg("group") = 0,
+          "Evicts the least valuable blocks of a group from the host. Returns the tokens.")
+      .def(
+          "under_way",
+          [](Py& self) {
+            return self.call("under_way", [](BlockCache& c) { return c.under_way(); });
+          },
+          nb::sig("def under_way(self) -> UnderWay"),
+          "What has been started between tiers and not yet been applied by poll().")
+      .def(
+          "report_prefill",
+          [](Py& self, std::size_t num_tokens, double seconds) {
+            unwrap(self.call("report_prefill",
+                             [&](BlockCache& c) { return c.report_prefill(num_tokens, seconds); }));
+          },
+          nb::arg("num_tokens"), nb::arg("seconds"),
+          "So many tokens of a prompt were computed in so many seconds; for the cost gate.")
       .def_prop_ro("has_storage",
                    [](Py& self) {
                      return self.call("has_storage", [](BlockCache& c) { return c.has_storage(); });
@@ -352,7 +383,13 @@ void bind_looking(nb::class_<PyBlockCache>& type) {
 PyBlockCache::PyBlockCache(const PyBlockCacheOptions& given)
     : options(given), observer(to_observer(given.observer, told)) {
   options.observer = nb::none();  // `told` has all references to it
-  object = unwrap(BlockCache::create(to_plain(options, kept, guard, observer.get())));
+  BlockCacheOptions plain = to_plain(options, kept, guard, observer.get());
+  if (!options.ranks.is_none()) {
+    ranks = to_ranks(options.ranks, kept);
+    plain.ranks = ranks.get();
+  }
+  // Ranks wait for each other.
+  object = unwrap(run(plain.ranks != nullptr, [&] { return BlockCache::create(plain); }));
 }
 
 PyBlockCache::~PyBlockCache() {

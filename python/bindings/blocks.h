@@ -11,6 +11,7 @@
 
 #include "pando/block_cache.h"
 #include "pando/observer.h"
+#include "pando/ranks.h"
 #include "threads.h"
 #include "tiers.h"
 
@@ -34,6 +35,7 @@ struct PyBlockCacheOptions {
   std::vector<PyBlockGroup> groups = {PyBlockGroup{}};
   nb::object host = nb::none();  ///< BlockHostOptions
   nb::object observer = nb::none();
+  nb::object ranks = nb::none();
 };
 
 /// The library's own, over what they refer to.
@@ -45,7 +47,7 @@ inline constexpr const char* kBlockCacheFields =
     "str = ..., caching: bool = ..., keep_tokens: bool = ..., deduplicate: bool = ..., policy: "
     "str = ..., events: bool = ..., recompute_last_block: bool = ..., max_tokens: int = ..., host: "
     "BlockHostOptions | None "
-    "= ..., observer: object | None = ...";
+    "= ..., observer: object | None = ..., ranks: pando.protocols.Ranks | None = ...";
 
 class PyBlockCache {
  public:
@@ -60,7 +62,8 @@ class PyBlockCache {
   decltype(auto) work(const char* name, bool is_long, Work&& work) {
     const Entry entry(*guard, name);
     if (!late_.empty()) late_.clear();
-    return run(is_long, [&]() -> decltype(auto) { return work(*object); });
+    const bool waits = ranks != nullptr;
+    return run(is_long || waits, [&]() -> decltype(auto) { return work(*object); });
   }
   template <typename Work>
   decltype(auto) call(const char* name, Work&& w) {
@@ -83,6 +86,7 @@ class PyBlockCache {
   Kept kept;
   Kept told;  // of the observer
   std::shared_ptr<CacheObserver> observer;
+  std::shared_ptr<Ranks> ranks;
   std::unique_ptr<BlockCache> object;
 
  private:

@@ -577,6 +577,43 @@ def test_blocks_come_back_from_a_store_of_python() -> None:
     cache.check()
 
 
+def test_the_verbs_of_tiers_are_those_of_prefix_cache() -> None:
+    cache, device = make_tiered()
+    assert cache.under_way().puts == 0
+    compute(cache, device, list(range(1, 14)), 7)
+    assert cache.under_way().backups == 0 and cache.host_sizes().total == 12
+    assert cache.evict_host(5) == 8  # whole blocks
+    assert cache.host_sizes().total == 4
+    cache.report_prefill(1000, 0.5)
+    assert cache.tier_stats.prefill_tokens_per_second == 2000
+    with pytest.raises(pando.InvalidArgument):
+        cache.report_prefill(1000, 0)
+    cache.abort_prefetch(77)  # never was
+    gate = pando.BlockHostOptions(cost_gate=pando.CostGateOptions(max_ratio=2))
+    assert gate.cost_gate is not None and gate.cost_gate.max_ratio == 2
+
+
+def test_ranks_mirror_a_cache() -> None:
+    """Each waits for the others, without the GIL; what one has not copied yet, none has."""
+    polls: list[list[int]] = [[], []]
+
+    def run(ranks: pando.Ranks) -> None:
+        cache, device = make_tiered(ranks=ranks)
+        request = cache.start(list(range(1, 14)))
+        cache.allocate(request, 13)
+        cache.advance(request, 13)
+        while not cache.poll().idle:
+            polls[ranks.rank].append(cache.host_sizes().total)
+        polls[ranks.rank].append(cache.host_sizes().total)
+
+    threads = [threading.Thread(target=run, args=(ranks,)) for ranks in pando.make_thread_ranks(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert polls[0] == polls[1] and polls[0][-1] == 12
+
+
 def test_a_cache_dropped_while_copies_run() -> None:
     for _ in range(20):
         cache, device = make_tiered()

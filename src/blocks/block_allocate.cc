@@ -62,20 +62,16 @@ std::size_t BlockCache::Impl::plan_new(const Request& r, std::size_t start, std:
 }
 
 Status BlockCache::Impl::start_load(Request& r, const std::vector<Plan>& plans) {
-  std::vector<BlockHost::Part> parts;
+  std::vector<BlockTiers::Pair> pairs;
   for (std::uint32_t g = 0; g < plans.size(); ++g) {
-    if (plans[g].loads.empty()) continue;
-    BlockHost::Part& part = parts.emplace_back();
-    part.group = g;
     for (const auto& [i, page] : plans[g].loads) {
-      part.device.push_back(plans[g].hits[i]);
-      part.host.push_back(page);
+      pairs.push_back({g, plans[g].hits[i], page});
       note_origin(r, g, i, plans[g].hits[i]);
       if (hazard) place_block(r, g, i, plans[g].hits[i], i > 0 ? plans[g].hits[i - 1] : kNullBlock);
     }
   }
-  if (parts.empty()) return {};
-  Result<std::uint64_t> load = host->load(std::move(parts));
+  if (pairs.empty()) return {};
+  Result<std::uint64_t> load = tiers->load(pairs);
   if (!load) return load.error();
   loads[*load] = &r;
   ++r.num_loads;

@@ -3,6 +3,7 @@
 // agree.
 #include "pando/block_cache.h"
 
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -40,6 +41,28 @@ std::size_t unit_of(std::span<const BlockGroup> groups) {
   return unit;
 }
 
+/// What must be alike on all ranks. Of the groups one number: ranks may differ in how many.
+std::array<RankSetting, 11> settings_of(const BlockCacheOptions& o) {
+  std::size_t groups = o.groups.size();
+  for (const BlockGroup& group : o.groups) {
+    for (const std::size_t part : {static_cast<std::size_t>(group.kind), group.block_size,
+                                   group.span, std::size_t{group.every_state}})
+      groups = (groups * 1000003 + part) % 1000000007;
+  }
+  const BlockHostOptions host = o.host.value_or(BlockHostOptions{});
+  return {{{"num_blocks", o.num_blocks},
+           {"policy (is hazard)", o.policy == kHazard},
+           {"groups (digest)", groups},
+           {"caching", o.caching},
+           {"deduplicate", o.deduplicate},
+           {"recompute_last_block", o.recompute_last_block},
+           {"host", o.host.has_value()},
+           {"host.write_policy", static_cast<std::size_t>(host.write_policy)},
+           {"host.load_threshold", host.load_threshold},
+           {"host.cost_gate", host.cost_gate.has_value()},
+           {"host.cost_gate.probe_every", host.cost_gate ? host.cost_gate->probe_every : 0}}};
+}
+
 }  // namespace
 
 std::string_view to_string(GroupKind kind) {
@@ -60,9 +83,16 @@ Status BlockCacheOptions::validate() const {
   if (policy != kLru && policy != kHazard)
     return make_error(ErrorCode::invalid_argument, "policy \"{}\"; expected \"{}\" or \"{}\"",
                       policy, kLru, kHazard);
+  if (ranks != nullptr && host && policy == kHazard)
+    return make_error(ErrorCode::invalid_argument,
+                      "policy \"hazard\" draws host pages by their numbers, which differ between "
+                      "ranks; expected \"lru\"");
   if (groups.empty()) return make_error(ErrorCode::invalid_argument, "a cache without groups");
   for (std::size_t i = 0; i < groups.size(); ++i) {
     if (Status s = pando::validate(groups[i], i, num_blocks, host.has_value()); !s) return s;
+  }
+  if (host && host->cost_gate) {
+    if (Status s = host->cost_gate->validate(); !s) return s;
   }
   if (host && host->copier == nullptr)
     return make_error(ErrorCode::invalid_argument, "host tier: expected a copier");
@@ -80,7 +110,7 @@ Status BlockCacheOptions::validate() const {
 // ---- Making ------------------------------------------------------------------------------------
 
 BlockCache::Impl::Impl(const BlockCacheOptions& opts, const BlockHasher& block_hasher)
-    : options(opts), hasher(block_hasher), unit(hasher.block_size()) {
+    : options(opts), hasher(block_hasher), unit(hasher.block_size()), ranks(opts.ranks) {
   if (options.events) {
     events.emplace(unit, 0);
     origins.resize(options.num_blocks);
@@ -88,13 +118,12 @@ BlockCache::Impl::Impl(const BlockCacheOptions& opts, const BlockHasher& block_h
 }
 
 // What moves bytes goes first.
-BlockCache::Impl::~Impl() {
-  storage.reset();
-  host.reset();
-}
+BlockCache::Impl::~Impl() { tiers.reset(); }
 
 Result<std::unique_ptr<BlockCache>> BlockCache::create(const BlockCacheOptions& options) {
-  if (Status s = options.validate(); !s) return s.error();
+  Agreement ranks(options.ranks);
+  if (Status s = agree_on_settings(ranks, options.validate(), settings_of(options)); !s)
+    return s.error();
   BlockHashOptions hash = options.hash;
   hash.wide_check = hash.wide_check || !options.keep_tokens;
   Result<BlockHasher> hasher = BlockHasher::create(unit_of(options.groups), hash);
@@ -112,7 +141,7 @@ Result<std::unique_ptr<BlockCache>> BlockCache::create(const BlockCacheOptions& 
   pool.victims = impl->hazard.get();
   pool.on_evict = [i = impl.get()](std::span<const PageId> blocks) {
     i->stats.evicted_blocks += blocks.size();
-    if (i->host) i->host->leaving(blocks, !i->discarding);
+    if (i->tiers) i->tiers->leaving(blocks, !i->discarding);
   };
   if (options.events)
     pool.on_gone = [i = impl.get()](const BlockContent& content) {
@@ -121,30 +150,30 @@ Result<std::unique_ptr<BlockCache>> BlockCache::create(const BlockCacheOptions& 
   Result<std::unique_ptr<BlockPool>> made = BlockPool::create(std::move(pool));
   if (!made) return made.error();
   impl->pool = std::move(*made);
-  if (options.host) {
-    impl->host = std::make_unique<BlockHost>(impl->options.groups, *options.host,
-                                             options.keep_tokens, *impl->pool, impl->hazard.get());
-    BlockHost& host = *impl->host;
-    host.on_kept = [i = impl.get()](std::uint32_t group, HostPageId page, PageId block) {
-      if (i->events)
-        i->record_stored(Medium::host, i->pool->content(block), i->origins[index_of(block)]);
-      if (i->storage) i->storage->put(group, page);
-    };
-    host.on_load_ended = [i = impl.get()](std::uint64_t load, bool arrived) {
-      i->load_ended(load, arrived);
-    };
-    if (options.events) {
-      host.on_removed = [i = impl.get()](const BlockContent& content) {
-        i->record_removed(Medium::host, content);
-      };
-      host.on_loaded = [i = impl.get()](PageId block) {
-        if (!i->pool->has_twin(block))
-          i->record_stored(Medium::device, i->pool->content(block), i->origins[index_of(block)]);
-      };
-    }
-  }
+  if (options.host) impl->make_tiers();
   impl->search.emplace(impl->options.groups, *impl->pool, impl->host.get());
   return std::unique_ptr<BlockCache>(new BlockCache(std::move(impl)));
+}
+
+void BlockCache::Impl::make_tiers() {
+  host = std::make_unique<HostBlocks>(options.groups, options.keep_tokens, hazard.get());
+  tiers =
+      std::make_unique<BlockTiers>(BlockTiers::Parts{options, *pool, *host, hazard.get(), ranks});
+  tiers->on_load_ended = [this](std::uint64_t load, bool arrived) { load_ended(load, arrived); };
+  if (!events) return;
+  const auto stored = [this](Medium medium, PageId block) {
+    record_stored(medium, pool->content(block), origins[index_of(block)]);
+  };
+  host->on_removed = [this](const BlockContent& content) { record_removed(Medium::host, content); };
+  tiers->on_backed_up = [stored](PageId block) { stored(Medium::host, block); };
+  tiers->on_loaded = [this, stored](PageId block) {
+    if (!pool->has_twin(block)) stored(Medium::device, block);
+  };
+  tiers->on_fetched = [this](const BlockKeys& keys, std::uint32_t group, std::size_t i) {
+    const std::size_t size = options.groups[group].block_size;
+    const Origin origin{std::make_shared<const std::string>(keys.ns), keys.parent(size, i), {}};
+    record_stored(Medium::host, keys.content(group, size, i), origin);
+  };
 }
 
 BlockCache::BlockCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -157,8 +186,8 @@ BlockCache::~BlockCache() {
 Status BlockCache::quiet_reset() {
   if (!impl_->running.empty())
     return make_error(ErrorCode::in_use, "reset: {} requests have blocks", impl_->running.size());
-  if (impl_->storage) impl_->storage->abandon();
-  if (impl_->host) impl_->host->drain();
+  if (impl_->tiers) impl_->tiers->engine.drain();
+  if (impl_->store() != nullptr) impl_->store()->abandon();
   impl_->discarding = true;  // and one event says it all
   std::optional<EventLog> events = std::exchange(impl_->events, std::nullopt);
   Status emptied = impl_->pool->reset();
@@ -225,7 +254,8 @@ Sizes BlockCache::host_sizes(std::size_t group) const {
 }
 
 std::size_t BlockCache::memory_bytes() const {
-  std::size_t sum = impl_->pool->memory_bytes() + (impl_->host ? impl_->host->memory_bytes() : 0);
+  std::size_t sum = impl_->pool->memory_bytes();
+  if (impl_->tiers) sum += impl_->host->memory_bytes() + impl_->tiers->memory_bytes();
   sum += impl_->origins.capacity() * sizeof(Impl::Origin);
   if (impl_->hazard) sum += impl_->hazard->memory_bytes();
   for (const BlockRequest::Impl* r : impl_->running) {
@@ -246,10 +276,8 @@ Status BlockCache::check() const {
     };
     if (Status s = impl_->hazard->check(know); !s) return s;
   }
-  std::vector<std::size_t> reserved(impl_->options.groups.size());
-  if (impl_->storage) reserved = impl_->storage->num_reserved();
-  if (impl_->host) {
-    if (Status s = impl_->host->check(reserved); !s) return s;
+  if (impl_->tiers) {
+    if (Status s = impl_->tiers->check(); !s) return s;
   }
   std::vector<std::size_t> holders(impl_->pool->num_blocks());
   for (std::size_t i = 0; i < impl_->running.size(); ++i) {
@@ -273,7 +301,7 @@ Status BlockCache::check() const {
     }
   }
   for (std::uint32_t i = 1; i < holders.size(); ++i) {
-    const std::size_t copies = impl_->host ? impl_->host->copy_holds(PageId{i}) : 0;
+    const std::size_t copies = impl_->tiers ? impl_->tiers->copy_holds(PageId{i}) : 0;
     if (holders[i] + copies != impl_->pool->num_holders(PageId{i}))
       return make_error(ErrorCode::corrupt, "block {} has {} holders: {} requests and {} copies", i,
                         impl_->pool->num_holders(PageId{i}), holders[i], copies);

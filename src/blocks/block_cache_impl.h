@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What BlockCache and its requests are made of. block_requests.cc has the life of a request,
-// block_allocate.cc its blocks, block_tiers.cc the tiers below, block_hazard.cc what tells a policy
-// that learns, block_observed.cc what tells the observer, block_cache.cc the rest.
+// block_allocate.cc its blocks, block_storage.cc the calls on tiers, block_hazard.cc what tells a
+// policy that learns, block_observed.cc what tells the observer, block_cache.cc the rest.
 //
 // Invariant: a block's holders are the requests that list it and the copies that move it. A full
 // block of a request has content once `cached` has passed it, unless it is null, a copy of another,
@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "blocks/block_host.h"
-#include "blocks/block_store.h"
+#include "blocks/block_tiers.h"
 #include "blocks/hazard_blocks.h"
 #include "blocks/hit_search.h"
+#include "blocks/host_blocks.h"
 #include "cache/event_log.h"
 #include "cache/observed.h"
 #include "pando/block_cache.h"
@@ -66,6 +66,7 @@ struct BlockCache::Impl {
     return r.tokens.empty() ? 0 : r.num_tokens() - 1;
   }
   std::size_t longest_hit(std::size_t limit, HitSearch::Reach reach);
+  bool is_worth_loading(const Request& r, std::size_t length, std::size_t num_tokens);
 
   /// Blocks that an allocation will use, by group.
   struct Plan {
@@ -90,6 +91,9 @@ struct BlockCache::Impl {
   /// For good, or to start again.
   void let_go(Request& r, bool finished);
   void load_ended(std::uint64_t load, bool arrived);
+  void make_tiers();
+  /// nullptr: no store is attached.
+  StoreLink* store() const { return tiers ? tiers->engine.store() : nullptr; }
 
   // For the hazard policy.
   void make_hazard();
@@ -124,19 +128,21 @@ struct BlockCache::Impl {
   BlockCacheOptions options;
   BlockHasher hasher;
   std::size_t unit;
+  Agreement ranks;
   bool discarding = false;  // what is forgotten now is not worth saving
   std::optional<EventLog> events;
   std::vector<Origin> origins;           // by block; with events
   std::unique_ptr<HazardBlocks> hazard;  // if that is the policy; the pool and the host ask it
   std::unique_ptr<BlockPool> pool;
-  std::unique_ptr<BlockHost> host;
-  std::unique_ptr<BlockStore> storage;
+  std::unique_ptr<HostBlocks> host;  // with a host tier, as the next
+  std::unique_ptr<BlockTiers> tiers;
   std::optional<HitSearch> search;
   std::vector<Request*> running;
   std::map<std::uint64_t, Request*> loads;  // under way; nullptr: its request has gone
   std::size_t num_requests = 0;             // alive, with blocks or not
   BlockCacheStats stats;
   std::vector<PageId> scratch;
+  std::vector<std::int64_t> poll_values;
 };
 
 }  // namespace pando

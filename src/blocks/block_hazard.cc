@@ -118,7 +118,7 @@ void BlockCache::Impl::observe_block(const Request& r, std::uint32_t g, std::siz
   if (is_unit) hazard->access(name, i, cls);
   if (block == kNullBlock) return;
   hazard->use(block, cls);
-  if (host) host->used(content, hazard->rank(block));
+  if (host) host->set_rank(content, hazard->rank(block));
 }
 
 }  // namespace pando

@@ -87,7 +87,12 @@ Result<Prefetch> BlockCache::prefetch(const BlockRequest& request) {
 
 std::size_t BlockCache::end_prefetch(PrefetchId id) {
   return observed(impl_->options.observer, CacheCall::end_prefetch,
-                  [&] { return quiet_end_prefetch(id); });
+                  [&] { return quiet_end_prefetch(id, /*keep=*/true); });
+}
+
+void BlockCache::abort_prefetch(PrefetchId id) {
+  observed(impl_->options.observer, CacheCall::abort_prefetch,
+           [&] { return quiet_end_prefetch(id, /*keep=*/false); });
 }
 
 Status BlockCache::reset() {

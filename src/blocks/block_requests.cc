@@ -80,6 +80,19 @@ std::size_t BlockCache::Impl::longest_hit(std::size_t limit, HitSearch::Reach re
   return search->longest(length - search->align(), reach);
 }
 
+// By the cost gate. `length` is where the hit would end.
+bool BlockCache::Impl::is_worth_loading(const Request& r, std::size_t length,
+                                        std::size_t num_tokens) {
+  if (!tiers->engine.gate.is_on()) return true;
+  std::vector<std::size_t> pages(r.groups.size());
+  for (std::size_t g = 0; g < pages.size(); ++g) {
+    const BlockGroup& group = options.groups[g];
+    for (std::size_t i = needed_from(group, length); i < length / group.block_size; ++i)
+      pages[g] += search->device(g, i) == kNullBlock ? 1 : 0;
+  }
+  return tiers->is_worth_loading(pages, num_tokens);
+}
+
 ComputedBlocks BlockCache::quiet_get_computed(const BlockRequest& request) {
   const BlockRequest::Impl& r = own(request);
   const std::size_t limit = Impl::limit_of(r);
@@ -94,7 +107,9 @@ ComputedBlocks BlockCache::quiet_get_computed(const BlockRequest& request) {
   }
   if (impl_->host) {
     const std::size_t more = impl_->longest_hit(limit, HitSearch::Reach::host) - out.length;
-    if (more >= impl_->options.host->load_threshold) out.host_length = more;
+    if (more > 0 && more >= impl_->options.host->load_threshold &&
+        impl_->is_worth_loading(r, out.length + more, more))
+      out.host_length = more;
   }
   ++impl_->stats.queries;
   impl_->stats.queried_tokens += r.num_tokens();
@@ -141,8 +156,8 @@ void BlockCache::Impl::settle(Request& r) {
     Request::Group& own = r.groups[g];
     const std::size_t full =
         std::min(r.num_computed / options.groups[g].block_size, own.blocks.size());
-    if (host && own.confirmed < full)
-      host->write_through(g, std::span(own.blocks).subspan(own.confirmed, full - own.confirmed));
+    if (tiers && own.confirmed < full)
+      tiers->used(g, std::span(own.blocks).subspan(own.confirmed, full - own.confirmed));
     own.confirmed = std::max(own.confirmed, full);
   }
 }
@@ -243,7 +258,7 @@ std::vector<std::size_t> BlockCache::common_prefix_blocks(const BlockRequest& an
     if (impl_->options.groups[g].kind != GroupKind::full) continue;
     const std::span<const PageId> blocks = own(any).groups[g].blocks;
     const auto holders = [&](PageId block) {
-      return impl_->pool->num_holders(block) - (impl_->host ? impl_->host->copy_holds(block) : 0);
+      return impl_->pool->num_holders(block) - (impl_->tiers ? impl_->tiers->copy_holds(block) : 0);
     };
     while (shared < blocks.size() && holders(blocks[shared]) == n) ++shared;
   }

@@ -4,7 +4,7 @@
 // Any page may go, not only leaves: a page does not know the one before it. Among equals the
 // deeper goes first, so a prompt that is not used again goes from its end.
 //
-// Invariant: candidates are the ids that were inserted and not erased since. BlockHost inserts
+// Invariant: candidates are the ids that were inserted and not erased since. HostBlocks inserts
 // those of its order of use.
 #pragma once
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "blocks/block_host.h"
+#include "blocks/host_blocks.h"
 
 namespace pando {
 
@@ -28,7 +28,7 @@ std::size_t needed_from(const BlockGroup& group, std::size_t length) {
 }
 
 HitSearch::HitSearch(std::span<const BlockGroup> groups, const BlockPool& pool,
-                     const BlockHost* host)
+                     const HostBlocks* host)
     : groups_(groups), pool_(pool), host_(host), found_(groups.size()) {
   for (const BlockGroup& group : groups) align_ = std::lcm(align_, group.block_size);
   order_.resize(groups.size());

@@ -24,7 +24,7 @@
 
 namespace pando {
 
-class BlockHost;
+class HostBlocks;
 
 /// The first block that computing the token at position `length` needs.
 std::size_t needed_from(const BlockGroup& group, std::size_t length);
@@ -54,7 +54,7 @@ class HitSearch {
   enum class Reach { device, host, store };
 
   /// `host` may be nullptr.
-  HitSearch(std::span<const BlockGroup> groups, const BlockPool& pool, const BlockHost* host);
+  HitSearch(std::span<const BlockGroup> groups, const BlockPool& pool, const HostBlocks* host);
 
   /// Forgets what it knows, and looks for other blocks.
   void begin(const BlockKeys& keys);
@@ -82,7 +82,7 @@ class HitSearch {
 
   std::span<const BlockGroup> groups_;
   const BlockPool& pool_;
-  const BlockHost* host_;
+  const HostBlocks* host_;
   std::size_t align_ = 1;
   std::vector<std::size_t> order_;  // of groups: full attention first, it stops the others early
   BlockKeys keys_;

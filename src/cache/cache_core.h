@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every part of a PrefixCache works on: the index decides, the ledgers return slots, the log
-// records. PrefixCache::Impl adds the calls; HostTier moves bytes for it.
+// records. PrefixCache::Impl adds the calls; TreeTiers moves bytes for it.
 #pragma once
 
-#include "cache/agreement.h"
 #include "cache/event_log.h"
 #include "cache/eviction_record.h"
 #include "cache/slot_ledger.h"
 #include "cache/state_ledger.h"
 #include "index/radix_index.h"
 #include "pando/cache.h"
+#include "tiers/agreement.h"
 
 namespace pando {
 

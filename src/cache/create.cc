@@ -46,11 +46,10 @@ RadixIndex::Options index_options(const CacheOptions& o, std::size_t num_pages) 
 }
 
 /// What must be alike on all ranks, or their trees would not stay so.
-using Setting = std::pair<const char*, std::size_t>;
 constexpr std::size_t kNumSettings = 17;
 
-std::array<Setting, kNumSettings> settings_of(const CacheOptions& o, const SlotLedger& ledger,
-                                              const StateAllocator* states) {
+std::array<RankSetting, kNumSettings> settings_of(const CacheOptions& o, const SlotLedger& ledger,
+                                                  const StateAllocator* states) {
   const PagedAllocator* full = ledger.full_side();
   const WindowAllocator* both = ledger.window_allocator();
   return {{
@@ -73,30 +72,6 @@ std::array<Setting, kNumSettings> settings_of(const CacheOptions& o, const SlotL
       {"free window pages", both != nullptr ? both->window().available_pages() : 0},
       {"free snapshots", states != nullptr ? states->available() : 0},
   }};
-}
-
-/// Every rank tells the others whether it is ready, and with what; all go on, or none.
-Status agree(Agreement& ranks, const Status& here,
-             const std::array<Setting, kNumSettings>& settings) {
-  std::array<std::int64_t, 1 + 2 * kNumSettings> told = {here.ok()};
-  for (std::size_t i = 0; i < kNumSettings; ++i) {
-    told[1 + 2 * i] = static_cast<std::int64_t>(settings[i].second);
-    told[2 + 2 * i] = -told[1 + 2 * i];  // the least of these tells the greatest
-  }
-  ranks.least(told);
-  if (!here.ok()) return here;
-  if (ranks.lost())
-    return make_error(ErrorCode::unavailable, "create: the ranks do not reach each other");
-  if (told[0] == 0)
-    return make_error(ErrorCode::unavailable, "create: another rank has refused its options");
-  for (std::size_t i = 0; i < kNumSettings; ++i) {
-    if (told[1 + 2 * i] != -told[2 + 2 * i])
-      return make_error(ErrorCode::invalid_argument,
-                        "create: {} is {} here, and from {} to {} on all ranks; expected the same "
-                        "everywhere",
-                        settings[i].first, settings[i].second, told[1 + 2 * i], -told[2 + 2 * i]);
-  }
-  return {};
 }
 
 Status validate_paged(const CacheOptions& options) {
@@ -204,7 +179,7 @@ PrefixCache::~PrefixCache() {
               impl_->running.size());
   impl_->observer = nullptr;
   impl_->index.residency().on_removed = nullptr;
-  impl_->storage.reset();
+  if (impl_->tier) impl_->tier->detach_store();
   impl_->evict_all();
 }
 
@@ -215,7 +190,7 @@ Result<std::unique_ptr<PrefixCache>> PrefixCache::Impl::make(
   policy = *policy_or_lru(std::move(policy));
   std::optional<SlotLedger> ledger;
   Status ready = valid;
-  std::array<Setting, kNumSettings> settings = {};
+  std::array<RankSetting, kNumSettings> settings = {};
   if (valid.ok()) {
     ledger.emplace(make_ledger());
     ready = validate_parts(options, *ledger, states);
@@ -225,7 +200,7 @@ Result<std::unique_ptr<PrefixCache>> PrefixCache::Impl::make(
   if (ready.ok() && !ranks.alone() && measures_cost(*policy))
     ready = make_error(ErrorCode::invalid_argument,
                        "hazard: ranks measure different costs; expected attention_tokens");
-  if (Status s = agree(ranks, ready, settings); !s) return s.error();
+  if (Status s = agree_on_settings(ranks, ready, settings); !s) return s.error();
   const bool measures = measures_cost(*policy);
   auto impl = std::make_unique<Impl>(options, std::move(*ledger), std::move(policy), states);
   if (measures) impl->prefill_cost.emplace();

@@ -217,9 +217,8 @@ Inserted PrefixCache::Impl::apply_insert(const Plan& plan, const Key& key,
     index.retention().note_common_use(end);
   }
   if (tier) {
-    tier->write_through(end);
-    if (storage) storage->put_unstored(end);
-    tier->stats.recomputed_tokens += adopted * page_size;
+    tier->inserted(end);
+    tier->engine.stats.recomputed_tokens += adopted * page_size;
   }
   ledger.release(std::span<const PageId>(duplicates));
   give_back();

@@ -184,17 +184,15 @@ Result<Prefetch> PrefixCache::prefetch(const Key& key) {
 }
 
 std::size_t PrefixCache::end_prefetch(PrefetchId id) {
-  const std::size_t tokens = observed(impl_->observer, CacheCall::end_prefetch, [&] {
-    return impl_->storage ? impl_->storage->end(id, /*keep=*/true) : std::size_t{0};
-  });
+  const std::size_t tokens = observed(impl_->observer, CacheCall::end_prefetch,
+                                      [&] { return impl_->end_prefetch(id, /*keep=*/true); });
   if (impl_->observer != nullptr) impl_->observer->on_prefetched(tokens);
   return tokens;
 }
 
 void PrefixCache::abort_prefetch(PrefetchId id) {
-  observed(impl_->observer, CacheCall::abort_prefetch, [&] {
-    return impl_->storage ? impl_->storage->end(id, /*keep=*/false) : std::size_t{0};
-  });
+  observed(impl_->observer, CacheCall::abort_prefetch,
+           [&] { return impl_->end_prefetch(id, /*keep=*/false); });
 }
 
 }  // namespace pando

@@ -131,7 +131,7 @@ EvictResult PrefixCache::Impl::evict(const Evictor::Goal& goal) {
   const Evicted result = index.evictor().evict(goal, options.evict_whole_nodes, released);
   if (tier) {
     tier->finish_write_back();
-    tier->stats.demoted_tokens += result.demoted_pages * index.page_size();
+    tier->engine.stats.demoted_tokens += result.demoted_pages * index.page_size();
   }
   give_back();
   ledger.flush();
@@ -167,8 +167,8 @@ EvictResult PrefixCache::evict(const EvictGoal& goal) {
 void PrefixCache::Impl::evict_all() {
   CacheObserver* const told = std::exchange(observer, nullptr);
   while (!pins.empty()) drop_pin(PinId{pins.begin()->first});
-  if (tier) tier->drain();
-  if (storage) storage->abandon();
+  if (tier) tier->engine.drain();
+  if (tier && tier->engine.store() != nullptr) tier->engine.store()->abandon();
   const auto save_to_host = std::exchange(index.evictor().save_to_host, nullptr);
   for (OwnerId owner = 0; owner < tenants.list().size(); ++owner) {  // floors and all
     evict({.pages = SIZE_MAX, .by = owner});
@@ -185,7 +185,7 @@ Status PrefixCache::Impl::reset() {
   evict_all();
   index.residency().on_removed = on_removed;
   stats = {};
-  if (tier) tier->stats = {};
+  if (tier) tier->engine.stats = {};
   if (events) events->cleared();
   if (record) record->clear();
   return {};
@@ -239,12 +239,7 @@ std::vector<KvEvent> PrefixCache::events_of_all() const {
 
 Status PrefixCache::check() const {
   RadixIndex::HoldCounts holds{impl_->num_locks, impl_->num_snapshot_locks, impl_->num_host_locks};
-  if (impl_->tier) {
-    holds.locks += impl_->tier->num_locks();
-    holds.state_locks += impl_->tier->num_state_locks();
-    holds.host_locks += impl_->tier->num_host_locks();
-  }
-  if (impl_->storage) holds.host_locks += impl_->storage->num_host_locks();
+  if (impl_->tier) impl_->tier->add_holds(holds);
   for (const auto& [id, pin] : impl_->pins) {
     ++holds.pins;
     holds.device_pins += pin.host ? 0 : 1;
@@ -259,10 +254,7 @@ Status PrefixCache::check() const {
   if (Status s = impl_->check_requests(); !s) return s;
   if (Status s = impl_->check_windows(); !s) return s;
   if (impl_->tier) {
-    const StorageTier* storage = impl_->storage.get();
-    Status s = impl_->tier->check(storage ? storage->reserved() : HostTier::Reserved{},
-                                  storage ? storage->claimed() : HostTier::Claim{});
-    if (!s) return s;
+    if (Status s = impl_->tier->check(); !s) return s;
   }
   return impl_->check_snapshots();
 }

@@ -15,10 +15,9 @@
 #include <vector>
 
 #include "cache/cache_core.h"
-#include "cache/host_tier.h"
 #include "cache/prefill_cost.h"
-#include "cache/storage_tier.h"
 #include "cache/tenants.h"
+#include "cache/tree_tiers.h"
 #include "pando/cache.h"
 
 namespace pando {
@@ -104,6 +103,12 @@ struct PrefixCache::Impl : CacheCore {
 
   EvictResult evict(const Evictor::Goal& goal);
   void set_write_policy(WritePolicy policy);
+  /// nullptr: no store is attached.
+  StoreLink* store() const { return tier ? tier->engine.store() : nullptr; }
+  /// Returns the tokens that the host has more.
+  std::size_t end_prefetch(PrefetchId id, bool keep) {
+    return store() != nullptr ? store()->fetches.end(id, keep).tokens : 0;
+  }
   /// Of everything that nobody holds, on all tiers.
   void evict_all();
   /// For whom room is made: whose it is, and how long the requests are that want it.
@@ -189,8 +194,7 @@ struct PrefixCache::Impl : CacheCore {
   PrefixCache* self = nullptr;
   const std::uint32_t cache_id;
   std::vector<Running*> running;
-  std::optional<HostTier> tier;
-  std::unique_ptr<StorageTier> storage;  // goes before the host tier
+  std::optional<TreeTiers> tier;
   std::size_t num_locks = 0;
   std::size_t num_snapshot_locks = 0;
   std::size_t num_host_locks = 0;

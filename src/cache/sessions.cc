@@ -100,7 +100,7 @@ void PrefixCache::Impl::release_closed() {
   stats.evicted_nodes += evicted.nodes;
   stats.evicted_window_tokens += evicted.window_pages * index.page_size();
   stats.evicted_snapshots += evicted.snapshots;
-  if (tier) tier->stats.host_evicted_tokens += evicted.host_pages * index.page_size();
+  if (tier) tier->engine.stats.host_evicted_tokens += evicted.host_pages * index.page_size();
 }
 
 std::vector<Session> PrefixCache::sessions() const {

@@ -133,27 +133,20 @@ Result<LoadBack> PrefixCache::quiet_load_back(Lease& lease, std::span<SlotId> sl
 }
 
 PollResult PrefixCache::quiet_poll() {
-  const bool stores = impl_->storage && !impl_->storage->idle();
-  const bool copies = impl_->tier && (stores || !impl_->tier->idle());
+  const bool moving = impl_->tier && !impl_->tier->engine.idle();
   const bool timed = impl_->waits_for_time();
-  if (!copies && !timed && impl_->closing.empty()) [[likely]]
+  if (!moving && !timed && impl_->closing.empty()) [[likely]]
     return {};
   std::vector<std::int64_t>& values = impl_->poll_values;
   values.clear();
-  if (copies) impl_->tier->report(values);
-  const std::size_t of_host = values.size();
-  if (stores) impl_->storage->report(values);
+  if (moving) impl_->tier->engine.report(values);
   const std::size_t of_tiers = values.size();
   if (timed) values.push_back(impl_->clock());
   impl_->ranks.least(values);
   PollResult result;
   if (timed) impl_->pass_time(values[of_tiers]);
-  // Copies that are acknowledged now are put into the store: after those it has told of.
-  const std::span told(values.data(), of_tiers);
-  if (stores) impl_->storage->apply(told.subspan(of_host), result);
-  if (copies) {
-    impl_->tier->apply(told.first(of_host), result);
-    result.idle = impl_->tier->idle() && (!impl_->storage || impl_->storage->idle());
+  if (moving) {
+    impl_->tier->engine.apply({values.data(), of_tiers}, result);
     if (result.failures > 0) impl_->drop_broken_pins();
     impl_->loosen_soft_pins();
   }
@@ -161,7 +154,7 @@ PollResult PrefixCache::quiet_poll() {
   result.ranks_lost = impl_->ranks.lost();
   impl_->give_back();
   impl_->ledger.flush();
-  if (impl_->observer != nullptr && copies) impl_->observer->on_poll(result);
+  if (impl_->observer != nullptr && moving) impl_->observer->on_poll(result);
   return result;
 }
 
@@ -182,10 +175,7 @@ EvictResult PrefixCache::quiet_evict_host(std::size_t num_tokens) {
 }
 
 UnderWay PrefixCache::under_way() const {
-  UnderWay under_way;
-  if (impl_->tier) impl_->tier->count(under_way);
-  if (impl_->storage) impl_->storage->count(under_way);
-  return under_way;
+  return impl_->tier ? impl_->tier->engine.under_way() : UnderWay{};
 }
 
 Sizes PrefixCache::host_sizes(ComponentKind kind) const {
@@ -202,13 +192,7 @@ std::size_t PrefixCache::capacity_tokens(Medium medium) const {
 }
 
 TierStats PrefixCache::tier_stats() const {
-  if (!impl_->tier) return {};
-  TierStats stats = impl_->tier->stats;
-  const CostGate& gate = impl_->tier->gate;
-  stats.load_bytes_per_second = gate.loaded_bytes.per_second();
-  stats.fetch_bytes_per_second = gate.fetched_bytes.per_second();
-  stats.prefill_tokens_per_second = gate.prefilled_tokens.per_second();
-  return stats;
+  return impl_->tier ? impl_->tier->engine.tier_stats() : TierStats{};
 }
 
 Status PrefixCache::report_prefill(std::size_t num_tokens, double seconds,
@@ -217,7 +201,8 @@ Status PrefixCache::report_prefill(std::size_t num_tokens, double seconds,
     return make_error(ErrorCode::invalid_argument,
                       "report_prefill: {} tokens in {} s; expected a time above 0", num_tokens,
                       seconds);
-  if (impl_->tier) impl_->tier->gate.prefilled_tokens.add(static_cast<double>(num_tokens), seconds);
+  if (impl_->tier)
+    impl_->tier->engine.gate.prefilled_tokens.add(static_cast<double>(num_tokens), seconds);
   if (!impl_->prefill_cost || num_tokens == 0) return {};
   impl_->prefill_cost->add(num_tokens, cached_tokens, seconds);
   if (const std::optional<double> tokens = impl_->prefill_cost->attention_tokens())

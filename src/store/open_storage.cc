@@ -83,7 +83,9 @@ Result<OpenedStorage> open_storage(const StorageOptions& options) {
   if (!backend) return backend.error();
   Result<std::unique_ptr<Store>> store = Store::open(std::move(*backend), options.queues);
   if (!store) return store.error();
-  OpenedStorage opened{options.backend, options.scope, *prefetch, options.now, std::move(*store)};
+  OpenedStorage opened{
+      options.backend,  options.scope, *prefetch, options.now, options.queues.max_queued_pages,
+      std::move(*store)};
   if (!opened.now) opened.now = [] { return std::chrono::steady_clock::now(); };
   return opened;
 }

@@ -19,6 +19,7 @@ struct OpenedStorage {
   StoreScope scope;
   PrefetchOptions prefetch;
   std::function<std::chrono::steady_clock::time_point()> now;  // never empty
+  std::size_t max_queued_pages = 0;                            // that the store takes at once
   std::unique_ptr<Store> store;
 
   /// By the timeout policy: so many tokens have been waited for since then for too long.

@@ -153,6 +153,7 @@ TEST(BlockHost, AFailedBackupIsAMiss) {
   EXPECT_EQ(cache.find(tokens(9)).host_length, 0U);
   copier.refuse(1);
   cache.run(tokens(9, 50));
+  EXPECT_EQ(cache.settle().failures, 1U);
   EXPECT_EQ(cache->tier_stats().failed_backups, 4U);
   EXPECT_TRUE(cache.closes());
 }
@@ -318,6 +319,52 @@ TEST(BlockHost, ADestroyedCacheWaitsForItsCopies) {
   HostPool& host = *cache->sides[0].host;
   cache->cache.reset();
   EXPECT_EQ(host.available_pages(), host.num_pages());
+}
+
+TEST(BlockHost, EvictHostDropsWhatWasUsedLongestAgo) {
+  TieredBlocks cache;
+  { const BlockRequest request = cache.run(tokens(9)); }
+  { const BlockRequest request = cache.run(tokens(9, 500)); }
+  cache.settle();
+  EXPECT_EQ(cache->evict_host(5), 8U) << "whole blocks";
+  cache.flush();
+  EXPECT_EQ(cache.find(tokens(9)).host_length, 0U);
+  EXPECT_EQ(cache.find(tokens(9, 500)).host_length, 8U);
+  EXPECT_EQ(cache->evict_host(100), 8U);
+  EXPECT_EQ(cache->tier_stats().host_evicted_tokens, 16U);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(BlockHost, UnderWayCountsWhatPollHasNotApplied) {
+  StepCopier copier;
+  TieredBlocks cache({.copier = &copier});
+  EXPECT_TRUE(cache->under_way().idle());
+  { const BlockRequest request = cache.run(tokens(9)); }
+  EXPECT_EQ(cache->under_way().backups, 1U);
+  copier.run_all();
+  EXPECT_EQ(cache->under_way().backups, 1U);
+  cache.settle();
+  EXPECT_TRUE(cache->under_way().idle());
+}
+
+TEST(BlockHost, WhatIsSoonerComputedIsNotLoaded) {
+  BlockTierSetup setup;
+  setup.cost_gate = CostGateOptions{.probe_every = 0};
+  TieredBlocks cache(setup);
+  { const BlockRequest request = cache.run(tokens(9)); }
+  cache.settle();
+  cache.flush();
+  EXPECT_FALSE(cache->report_prefill(1000, 0).ok());
+  EXPECT_EQ(cache.find(tokens(9)).host_length, 8U) << "nothing was measured yet";
+  { const BlockRequest request = cache.run(tokens(9)); }
+  cache.settle();
+  cache.flush();
+  cache->report_prefill(1'000'000, 1e-12).value();
+  EXPECT_EQ(cache.find(tokens(9)).host_length, 0U);
+  EXPECT_EQ(cache->tier_stats().gated_loads, 1U);
+  cache->report_prefill(1, 1e12).value();
+  EXPECT_EQ(cache.find(tokens(9)).host_length, 8U);
+  EXPECT_TRUE(cache.closes());
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 // kinds, and a store that is slow, broken or lying costs hits and nothing else.
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "pando/store_backends.h"
 #include "support/shared_store.h"
 #include "support/step_copier.h"
@@ -256,6 +258,88 @@ TEST_F(BlockStoreTest, EventsTellWhatWasFetched) {
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(events[0].medium, Medium::host);
   EXPECT_EQ(events[0].tokens, tokens(16));
+}
+
+TEST_F(BlockStoreTest, AnAbortedPrefetchKeepsNothing) {
+  store_blocks(tokens(17));
+  TieredBlocks reader(stored());
+  attach_blocks(reader);
+  const BlockRequest request = *reader->start(tokens(17));
+  const PrefetchId id = reader->prefetch(request)->id;
+  EXPECT_EQ(reader->under_way().fetches, 1U);
+  while (!reader->prefetch_ready(id)) (void)reader->poll();
+  reader->abort_prefetch(id);
+  reader.settle();
+  EXPECT_TRUE(reader->under_way().idle());
+  EXPECT_EQ(reader->host_sizes().total, 0U);
+  EXPECT_EQ(reader->tier_stats().prefetched_tokens, 0U);
+  EXPECT_TRUE(reader.closes());
+}
+
+// ---- Slow and failing stores -------------------------------------------------------------------
+
+/// A store whose puts wait at a gate, and fail while it is down.
+class BlockPutTest : public BlockStoreTest {
+ protected:
+  BlockPutTest() {
+    register_store(name + "_puts", [this](const Config&) -> Result<std::unique_ptr<StoreBackend>> {
+      return std::unique_ptr<StoreBackend>(
+          std::make_unique<ScriptedBackend>([this](StoreBatch& batch) {
+            puts.pass();
+            if (is_down) throw std::runtime_error("not now");
+            inner->put(batch);
+          }));
+    }).value();
+  }
+  void attach_puts(TieredBlocks& cache) {
+    StorageOptions o = storage();
+    o.backend = name + "_puts";
+    cache->attach_storage(o).value();
+  }
+  Gate puts;
+  std::atomic<bool> is_down = false;
+};
+
+TEST_F(BlockPutTest, ASlowStoreLeavesTheHostToTheCache) {
+  BlockTierSetup setup = stored();
+  setup.host_pages = 32;
+  TieredBlocks cache(setup);
+  { const BlockRequest request = cache.run(tokens(129)); }
+  cache.settle();
+  ASSERT_EQ(cache->host_sizes().evictable, 128U);
+  puts.shut();
+  attach_puts(cache);
+  for (int i = 0; i < 5; ++i) (void)cache->poll();
+  EXPECT_GE(cache->host_sizes().evictable, 96U) << "at most a quarter is held";
+  cache.flush();
+  { const BlockRequest request = cache.run(tokens(97, 1000)); }
+  while (cache->under_way().backups > 0) (void)cache->poll();
+  EXPECT_EQ(cache->tier_stats().backed_up_tokens, 224U);
+  EXPECT_EQ(cache->tier_stats().refused_backups, 0U);
+  EXPECT_EQ(cache.find(tokens(97, 1000)).length, 96U);
+  EXPECT_TRUE(cache.closes());
+  puts.open();
+  cache.settle();
+  // Of what waited, the host still had what was not evicted for the second prompt.
+  EXPECT_EQ(num_stored(), 32U);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST_F(BlockPutTest, WhatTheStoreRefusedIsPutAgainWhenItIsHit) {
+  is_down = true;
+  TieredBlocks cache(stored());
+  attach_puts(cache);
+  { const BlockRequest request = cache.run(tokens(17)); }
+  EXPECT_EQ(cache.settle().failures, 4U);
+  EXPECT_EQ(cache->tier_stats().failed_puts, 4U);
+  is_down = false;
+  EXPECT_EQ(cache.settle().stored, 0U) << "nobody asked for it";
+  { const BlockRequest request = cache.run(tokens(17)); }
+  EXPECT_EQ(cache.settle().stored, 4U);
+  EXPECT_EQ(num_stored(), 4U);
+  { const BlockRequest request = cache.run(tokens(17)); }
+  EXPECT_EQ(cache.settle().stored, 0U) << "it is there";
+  EXPECT_TRUE(cache.closes());
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ class TierOps {
 
  private:
   void apply_one(Random random) {
-    switch (random.below(12)) {
+    switch (random.below(13)) {
       case 0:
       case 1:
         if (requests_.size() < 6) requests_.push_back(start(random));
@@ -83,6 +83,9 @@ class TierOps {
           cache_->forget({&any, 1});
           break;
         }
+        [[fallthrough]];
+      case 11:
+        if (random.below(4) == 0) (void)cache_->evict_host(random.below(12));
         [[fallthrough]];
       default:
         (void)cache_->poll();
@@ -192,7 +195,11 @@ class TierOps {
     if (!r.prefetch) r.prefetch = cache_->prefetch(r.request)->id;
     if (!r.prefetch || random.below(3) == 0) return;
     while (!cache_->prefetch_ready(r.prefetch)) (void)cache_->poll();
-    (void)cache_->end_prefetch(r.prefetch);
+    if (random.below(5) == 0) {
+      cache_->abort_prefetch(r.prefetch);
+    } else {
+      (void)cache_->end_prefetch(r.prefetch);
+    }
     r.prefetch = {};
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Load or compute: the rule by itself, and load_back under it. Fetches are in storage_tier_test.cc,
 // ranks in ranks/mirrored_cache_test.cc.
-#include "cache/cost_gate.h"
+#include "tiers/cost_gate.h"
 
 #include <gtest/gtest.h>
 

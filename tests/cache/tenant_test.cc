@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "support/cache_fixture.h"
 #include "support/retention_fixture.h"
+#include "support/step_copier.h"
 #include "support/tier_fixture.h"
 
 namespace pando::testing {
@@ -276,6 +277,43 @@ TEST(Tenant, AFloodByAnotherCostsLittle) {
     if (policy != "lru") continue;
     EXPECT_LT(hit_ratio(unprotected, true), by_itself - 0.1);
   }
+}
+
+TEST(Tenant, AHostCapCountsNobodyElsesPagesInFlight) {
+  StepCopier copier;
+  TierSetup setup;
+  setup.copier = &copier;
+  setup.device_tokens = 256;
+  setup.host_tokens = 256;
+  setup.cache.retention.tenants = {{.name = "capped", .host_cap = 100}};
+  TieredCache cache(setup);
+  cache->assign_namespace("capped", "capped").value();
+  for (Token i = 0; i < 5; ++i) cache.put(tokens(10, 100 * i), "capped");
+  copier.run_all();
+  cache.settle();
+  cache->evict(SIZE_MAX);
+  ASSERT_EQ(cache->tenant_usage("capped")->host_tokens, 50u);
+  cache.put(tokens(80, 1000), "other");  // under way
+  cache.put(tokens(10, 2000), "capped");
+  copier.run_all();
+  cache.settle();
+  EXPECT_EQ(cache->tenant_usage("capped")->host_tokens, 60u);
+  EXPECT_TRUE(cache.closes());
+}
+
+TEST(Tenant, AHostCapCountsOnesOwnPagesInFlight) {
+  StepCopier copier;
+  TierSetup setup;
+  setup.copier = &copier;
+  setup.device_tokens = 256;
+  setup.cache.retention.tenants = {{.name = "capped", .host_cap = 20}};
+  TieredCache cache(setup);
+  cache->assign_namespace("capped", "capped").value();
+  for (Token i = 0; i < 3; ++i) cache.put(tokens(10, 100 * i), "capped");
+  copier.run_all();
+  cache.settle();
+  EXPECT_EQ(cache->tenant_usage("capped")->host_tokens, 20u) << "the third found no room";
+  EXPECT_TRUE(cache.closes());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 # Tests of src/ranks, and of caches whose ranks agree. Paths are relative to tests/.
 pando_test(ranks_test LABEL unit SOURCES ranks/thread_ranks_test.cc)
-pando_test(mirrored_cache_test LABEL model SOURCES ranks/mirrored_cache_test.cc)
+pando_test(mirrored_cache_test LABEL model SOURCES ranks/mirrored_blocks_test.cc
+           ranks/mirrored_cache_test.cc)
 
 # Processes of this machine, which talk through memory it shares; there is no network.
 # pando_mpi_test(program TEST name ARGS ...): four of them.

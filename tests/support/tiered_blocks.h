@@ -23,6 +23,7 @@ struct BlockTierSetup {
   std::size_t host_pages = 64;  ///< of each group
   std::size_t load_threshold = 1;
   HostLayout layout = HostLayout::page_first;
+  std::optional<CostGateOptions> cost_gate = {};
   Copier* copier = nullptr;  ///< the CPU's unless given
 };
 
@@ -35,6 +36,7 @@ class TieredBlocks {
     host.copier = setup.copier != nullptr ? setup.copier : own_copier_.get();
     host.write_policy = setup.write_policy;
     host.load_threshold = setup.load_threshold;
+    host.cost_gate = setup.cost_gate;
     for (BlockGroup& group : options.groups) {
       const bool state = group.kind == GroupKind::recurrent;
       const std::size_t rows = state ? 1 : group.block_size;

@@ -7,6 +7,7 @@
 // on any more: every number is 0, so nothing is started or made visible.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -61,5 +62,15 @@ class Agreement {
   Ranks* ranks_;
   bool lost_ = false;
 };
+
+/// Something that must be alike on all ranks.
+struct RankSetting {
+  const char* name = "";
+  std::size_t value = 0;
+};
+/// When a cache is made: every rank tells the others whether it is ready, and with what; all go on,
+/// or none. The settings are the same ones, in the same order, everywhere.
+Status agree_on_settings(Agreement& ranks, const Status& here,
+                         std::span<const RankSetting> settings);
 
 }  // namespace pando

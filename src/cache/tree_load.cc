@@ -7,12 +7,17 @@
 
 #include "base/append.h"
 #include "base/check.h"
-#include "cache/host_tier.h"
+#include "cache/tree_tiers.h"
 
 namespace pando {
+namespace {
+
+constexpr std::size_t kFull = 0, kWindow = 1, kState = 2;  // as ComponentKind
+
+}  // namespace
 
 /// What the path to `end` lacks on the device, and what is being taken for it.
-struct HostTier::LoadPlan {
+struct TreeTiers::LoadPlan {
   NodeIndex end = kNoNode;
   std::vector<NodeIndex> nodes;    // not on the device, from the top
   std::vector<NodeIndex> windows;  // within the window of the end, without one on the device
@@ -23,14 +28,15 @@ struct HostTier::LoadPlan {
   std::size_t num_window_pages = 0;  // of `windows`
 
   // Taken on the device, and being filled.
-  Copy copy;
+  std::unique_ptr<PageCopy> copy;
   std::vector<PageId> without_window;  // that have been given one, in the order of `windows`
   StateSlot snapshot = {};
 };
 
 // A node across the beginning of the window is split there first: only its lower part is loaded.
-HostTier::LoadPlan HostTier::plan_load(NodeIndex end) {
+TreeTiers::LoadPlan TreeTiers::plan_load(NodeIndex end) {
   LoadPlan plan;
+  plan.copy = engine.new_load();
   plan.end = end;
   const std::uint32_t end_pages = index_.node(end).end_pages;
   if (core_.options.window) {
@@ -58,29 +64,18 @@ HostTier::LoadPlan HostTier::plan_load(NodeIndex end) {
   return plan;
 }
 
-// Behind what is being loaded already.
-bool HostTier::is_worth_loading(const LoadPlan& plan, std::size_t num_tokens) {
-  if (!gate.is_on()) return true;
+std::size_t TreeTiers::load_bytes(const LoadPlan& plan) const {
   std::size_t size_bytes = plan.num_pages * options_.full.host->page_bytes();
   if (plan.num_window_pages > 0)
     size_bytes += plan.num_window_pages * options_.window.host->page_bytes();
   if (plan.wants_snapshot) size_bytes += options_.state.host->page_bytes();
-  for (const Load& load : loads_) {
-    for (const Transfer& transfer : load.copy.transfers)
-      size_bytes += transfer.finished() ? 0 : transfer.size_bytes();
-  }
-  const bool is_worth = gate.is_worth(static_cast<double>(size_bytes), 0, num_tokens);
-  const bool is_probe = gate.next_is_probe();
-  if (is_probe && !is_worth) ++stats.gate_probes;
-  if (core_.ranks.all(is_worth || is_probe)) return true;
-  ++stats.gated_loads;
-  return false;
+  return size_bytes;
 }
 
 // ---- Room on the device ------------------------------------------------------------------------
 
 // Of an engine's own slots nobody here knows how many are free: they are asked for.
-Evictor::Goal HostTier::shortage(const LoadPlan& plan) const {
+Evictor::Goal TreeTiers::shortage(const LoadPlan& plan) const {
   const auto beyond = [](std::size_t wanted, std::size_t available) {
     return wanted - std::min(wanted, available);
   };
@@ -94,7 +89,7 @@ Evictor::Goal HostTier::shortage(const LoadPlan& plan) const {
 }
 
 // Evicting less than what is missing would be for nothing.
-bool HostTier::can_evict(const Evictor::Goal& goal) const {
+bool TreeTiers::can_evict(const Evictor::Goal& goal) const {
   const auto has = [&](ComponentKind kind, std::size_t n) {
     return n == 0 || n <= index_.shelves().shelf(Medium::device, kind)->available_to(goal.by);
   };
@@ -104,44 +99,44 @@ bool HostTier::can_evict(const Evictor::Goal& goal) const {
 }
 
 // Returns what was refused; nothing if all is taken.
-Evictor::Goal HostTier::take_pages(LoadPlan& plan) {
-  Copy& copy = plan.copy;
-  if (plan.num_pages > 0 && !core_.ledger.alloc(plan.num_pages, copy.full.device).ok())
+Evictor::Goal TreeTiers::take_pages(LoadPlan& plan) {
+  std::vector<PageId>& taken = plan.copy->of[kFull].device;
+  if (plan.num_pages > 0 && !core_.ledger.alloc(plan.num_pages, taken).ok())
     return {.pages = plan.num_pages};
 
   std::vector<PageId> without_window;
-  std::size_t offset = copy.full.device.size();
+  std::size_t offset = taken.size();
   for (const NodeIndex i : plan.windows) {  // from the end up
     const Node& node = index_.node(i);
     std::span<const PageId> pages = index_.residency().device_pages(node);
     if (!node.on_device()) {
       offset -= node.num_pages;
-      pages = std::span(copy.full.device).subspan(offset, node.num_pages);
+      pages = std::span(taken).subspan(offset, node.num_pages);
     }
     append(without_window, pages);
   }
   if (!without_window.empty()) {
     if (!core_.ledger.alloc_window(without_window).ok())
       return {.window_pages = without_window.size()};
-    core_.ledger.window_pages(without_window, copy.window.device);
+    core_.ledger.window_pages(without_window, plan.copy->of[kWindow].device);
     plan.without_window = std::move(without_window);
   }
   if (!plan.wants_snapshot) return {};
   const std::optional<StateSlot> slot = core_.states.pool()->alloc();
   if (!slot) return {.snapshots = 1};
   plan.snapshot = *slot;
-  copy.state.device.push_back(page_of(*slot));
+  plan.copy->of[kState].device.push_back(page_of(*slot));
   return {};
 }
 
 // Gives back what was taken on the device.
-void HostTier::give_up(LoadPlan& plan) {
+void TreeTiers::give_up(LoadPlan& plan) {
   if (plan.snapshot) core_.states.release({&plan.snapshot, 1});
   // Those of nodes that were on the device already keep their page and lose the window again.
   core_.ledger.release_window(std::span<const PageId>(plan.without_window));
-  core_.ledger.release(std::span<const PageId>(plan.copy.full.device));
+  core_.ledger.release(std::span<const PageId>(plan.copy->of[kFull].device));
   core_.ledger.flush();
-  plan.copy.clear();
+  plan.copy->clear();
   plan.without_window.clear();
   plan.snapshot = {};
 }
@@ -149,46 +144,32 @@ void HostTier::give_up(LoadPlan& plan) {
 // ---- Copying -----------------------------------------------------------------------------------
 
 // Unless it succeeds nothing is under way.
-Status HostTier::start_load(LoadPlan& plan, LoadOrder order) {
-  Copy& copy = plan.copy;
+Status TreeTiers::start_load(LoadPlan& plan, LoadOrder order) {
+  PageCopy& copy = *plan.copy;
   for (const NodeIndex i : plan.nodes)
-    append(copy.full.host, index_.residency().host_pages(index_.node(i)));
+    append(copy.of[kFull].host, index_.residency().host_pages(index_.node(i)));
   for (const NodeIndex i : plan.windows)
-    append(copy.window.host, index_.residency().host_window_pages(index_.node(i)));
-  if (plan.wants_snapshot) copy.state.host.push_back(index_.residency().host_snapshot(plan.end));
-
-  Status status;
-  copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
-    if (!status.ok()) return;
-    pools.host->protect_load(pages.host);
-    Result<Transfer> transfer = options_.copier->load(
-        {*pools.device, *pools.host, pages.device, pages.host}, options_.load_stream, order);
-    if (transfer.ok()) {
-      copy.transfers.push_back(*transfer);
-      return;
-    }
-    pools.host->abort_load(pages.host);
-    status = transfer.error();
+    append(copy.of[kWindow].host, index_.residency().host_window_pages(index_.node(i)));
+  if (plan.wants_snapshot)
+    copy.of[kState].host.push_back(index_.residency().host_snapshot(plan.end));
+  copy.for_each([&](std::size_t c, const PageCopy::Pages& pages) {
+    engine.room.pool(c).protect_load(pages.host);
   });
-  if (!status.ok()) stop_load(plan);
+  Status status = engine.start_load(copy, order);
+  if (!status.ok()) abort_load(plan);
   return status;
 }
 
-void HostTier::stop_load(LoadPlan& plan) {
-  Copy& copy = plan.copy;
-  for (Transfer& transfer : copy.transfers) {
-    if (!transfer.cancel()) (void)transfer.wait();
-  }
-  std::size_t begun = 0;
-  copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
-    if (begun++ < copy.transfers.size()) pools.host->abort_load(pages.host);
+void TreeTiers::abort_load(LoadPlan& plan) {
+  plan.copy->stop();
+  plan.copy->for_each([&](std::size_t c, const PageCopy::Pages& pages) {
+    engine.room.pool(c).abort_load(pages.host);
   });
-  copy.transfers.clear();
 }
 
 // With what is free; or after evicting what any rank was short of, once for each component. In the
 // end all ranks have it under way, or none has taken anything.
-Result<bool> HostTier::try_load(LoadPlan& plan, LoadOrder order) {
+Result<bool> TreeTiers::try_load(LoadPlan& plan, LoadOrder order) {
   Evictor::Goal evicted;
   const auto again = [](std::size_t& before, std::size_t now) {
     return now > 0 && std::exchange(before, now) > 0;
@@ -204,7 +185,7 @@ Result<bool> HostTier::try_load(LoadPlan& plan, LoadOrder order) {
                              -static_cast<std::int64_t>(goal.snapshots)};
     core_.ranks.least(values);
     if (values[0] != 0) return true;
-    if (here) stop_load(plan);
+    if (here) abort_load(plan);
     give_up(plan);
     if (!started.ok()) return started.error();
     if (values[1] == 0)
@@ -225,14 +206,14 @@ Result<bool> HostTier::try_load(LoadPlan& plan, LoadOrder order) {
 
 // ---- Loading -----------------------------------------------------------------------------------
 
-void HostTier::commit(LoadPlan& plan, Load& load) {
+void TreeTiers::commit(LoadPlan& plan) {
   std::size_t offset = 0;
   const auto has_new_window = [&](NodeIndex i) {
     return std::find(plan.windows.begin(), plan.windows.end(), i) != plan.windows.end();
   };
   for (const NodeIndex i : plan.nodes) {
     const std::uint32_t n = index_.node(i).num_pages;
-    const auto* pages = reinterpret_cast<const std::uint32_t*>(plan.copy.full.device.data());
+    const auto* pages = reinterpret_cast<const std::uint32_t*>(plan.copy->of[kFull].device.data());
     index_.residency().attach_device(i, {pages + offset, n}, has_new_window(i));
     core_.record_stored(Medium::device, i);
     offset += n;
@@ -246,23 +227,20 @@ void HostTier::commit(LoadPlan& plan, Load& load) {
   }
   const NodeIndex top_window = plan.windows.empty() ? plan.end : plan.windows.back();
   const NodeIndex top_node = plan.nodes.empty() ? plan.end : plan.nodes.front();
-  load.begin = std::min(index_.node(top_window).begin_pages(), index_.node(top_node).begin_pages());
-  load.held = Part{.node = index_.id(plan.end), .begin = plan.window_from};
-  load.held.has_window = plan.wants_window;
-  if (core_.options.state) load.held.state = 0;
-  hold(load.held);
+  HeldPath& held = loading_.emplace_back();
+  held.begin = std::min(index_.node(top_window).begin_pages(), index_.node(top_node).begin_pages());
+  held.end = {.entry = entry_of(index_.id(plan.end)), .begin = plan.window_from};
+  if (plan.wants_window) held.end.components |= 1u << kWindow;
+  if (core_.options.state) held.end.components |= 1u << kState;
+  hold(held.end);
   index_.holds().lock_host(plan.end);
   ++num_host_locks_;
-  std::size_t next = 0;
-  plan.copy.for_each_pool(options_, [&](const TierPools& pools, Pages&) {
-    pools.device->gate(plan.copy.transfers[next++].signal());
-  });
-  plan.copy.num_pages = plan.num_pages;
-  load.copy = std::move(plan.copy);
+  plan.copy->num_tokens = plan.num_pages * index_.page_size();
+  engine.commit_load(std::move(plan.copy));
 }
 
-Result<LoadOutcome> HostTier::load(NodeIndex end, std::size_t from,
-                                   const LoadBackOptions& load_options) {
+Result<LoadOutcome> TreeTiers::load(NodeIndex end, std::size_t from,
+                                    const LoadBackOptions& load_options) {
   const std::size_t page_size = index_.page_size();
   const std::size_t gained = (index_.node(end).end_pages - from) * page_size;
   if (gained == 0) return LoadOutcome::nothing_to_load;
@@ -270,7 +248,7 @@ Result<LoadOutcome> HostTier::load(NodeIndex end, std::size_t from,
   LoadPlan plan = plan_load(end);
   if (load_options.quota_tokens && plan.num_pages * page_size > *load_options.quota_tokens)
     return LoadOutcome::over_quota;
-  if (!is_worth_loading(plan, gained)) return LoadOutcome::recompute;
+  if (!engine.is_worth_loading(load_bytes(plan), gained)) return LoadOutcome::recompute;
 
   // Against our own eviction: the path as far as the device has it, and of the window and the
   // snapshot what it has.
@@ -290,7 +268,7 @@ Result<LoadOutcome> HostTier::load(NodeIndex end, std::size_t from,
   if (keeps_snapshot) index_.holds().lock_state(end);
   index_.holds().lock_host(end);
   const Result<bool> loads = try_load(plan, load_options.order);
-  if (loads.ok() && *loads) commit(plan, loads_.emplace_back());
+  if (loads.ok() && *loads) commit(plan);
   index_.unlock_host(end, core_.released);
   if (keeps_snapshot) index_.holds().unlock_state(end);
   for (const NodeIndex i : kept_windows)
@@ -301,24 +279,19 @@ Result<LoadOutcome> HostTier::load(NodeIndex end, std::size_t from,
 }
 
 // Nodes may have been split since: what a failed load was to fill begins at a page.
-void HostTier::apply_load(Load& load, bool loaded) {
-  NodeIndex top = index_.resolve(load.held.node);
-  while (index_.node(top).begin_pages() > load.begin) top = index_.node(top).parent;
+void TreeTiers::load_ended(PageCopy& copy, bool loaded) {
+  const HeldPath held = loading_.front();
+  loading_.pop_front();
+  NodeIndex top = resolve(held.end.entry);
+  while (index_.node(top).begin_pages() > held.begin) top = index_.node(top).parent;
   const NodeId top_id = index_.id(top);
-  load.copy.for_each_pool(options_, [&](const TierPools& pools, Pages& pages) {
-    pools.host->complete_load(pages.host);  // even of a failed one: its nodes are cut off
+  copy.for_each([&](std::size_t c, const PageCopy::Pages& pages) {
+    engine.room.pool(c).complete_load(pages.host);  // even of a failed one: its nodes are cut off
   });
-  index_.unlock_host(index_.resolve(load.held.node), core_.released);
+  index_.unlock_host(resolve(held.end.entry), core_.released);
   --num_host_locks_;
-  release(load.held);
-  if (loaded) {
-    stats.loaded_tokens += load.copy.num_pages * index_.page_size();
-    for (const Transfer& transfer : load.copy.transfers)
-      gate.loaded_bytes.add(static_cast<double>(transfer.size_bytes()),
-                            std::chrono::duration<double>(transfer.duration()).count());
-    return;
-  }
-  ++stats.failed_loads;
+  release(held.end);
+  if (loaded) return;
   top = index_.resolve(top_id);
   if (top != kNoNode && !index_.node(top).cut_off) index_.evictor().cut_off(top, core_.released);
 }
