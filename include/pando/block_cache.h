@@ -234,18 +234,6 @@ class BlockCache {
   /// Stops at a check unless the request is one of this cache's.
   BlockRequest::Impl& own(const BlockRequest& request) const;
 
-  // The calls themselves. The public ones tell the observer of them.
-  Result<BlockRequest> quiet_start(std::span<const Token> tokens, RequestKeys keys);
-  ComputedBlocks quiet_get_computed(const BlockRequest& request);
-  Status quiet_allocate(BlockRequest& request, std::size_t num_new_tokens,
-                        const AllocateOptions& options);
-  Status quiet_advance(BlockRequest& request, std::size_t num_computed);
-  void quiet_free(BlockRequest& request);
-  PollResult quiet_poll();
-  Result<Prefetch> quiet_prefetch(const BlockRequest& request);
-  std::size_t quiet_end_prefetch(PrefetchId id, bool keep);
-  Status quiet_reset();
-
   std::unique_ptr<Impl> impl_;
 };
 

@@ -509,13 +509,6 @@ class PrefixCache {
   explicit PrefixCache(std::unique_ptr<Impl> impl);
   void unlock(std::span<Lease::Hold* const> holds, NodeId* host_node);
 
-  // The calls themselves. The public ones tell the observer of them.
-  EvictResult quiet_evict_host(std::size_t num_tokens);
-  Result<LoadBack> quiet_load_back(Lease& lease, std::span<SlotId> slots,
-                                   const LoadBackOptions& options);
-  PollResult quiet_poll();
-  Result<Prefetch> quiet_prefetch(const Key& key);
-
   std::unique_ptr<Impl> impl_;
 };
 

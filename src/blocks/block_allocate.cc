@@ -125,49 +125,46 @@ Status BlockCache::Impl::commit(Request& r, std::vector<Plan>& plans, std::size_
   return {};
 }
 
-Status BlockCache::quiet_allocate(BlockRequest& request, std::size_t num_new_tokens,
-                                  const AllocateOptions& options) {
-  BlockRequest::Impl& r = own(request);
-  const BlockCacheOptions& settings = impl_->options;
+Status BlockCache::Impl::allocate(Request& r, std::size_t num_new_tokens,
+                                  const AllocateOptions& given) {
   if (r.broken)
     return make_error(ErrorCode::corrupt,
                       "allocate: a load of this request failed; expected it to be preempted");
-  if (options.computed != nullptr && r.running)
+  if (given.computed != nullptr && r.running)
     return make_error(ErrorCode::invalid_argument,
                       "allocate: computed blocks for a request that has blocks already");
-  std::vector<Impl::Plan> plans(r.groups.size());
+  std::vector<Plan> plans(r.groups.size());
   std::size_t start = r.num_computed;
-  if (options.computed != nullptr) {
-    if (Status s = impl_->plan_hits(r, options, plans); !s) return s;
-    start = plans[0].hits.size() * settings.groups[0].block_size;
+  if (given.computed != nullptr) {
+    if (Status s = plan_hits(r, given, plans); !s) return s;
+    start = plans[0].hits.size() * options.groups[0].block_size;
   }
-  const std::size_t room = settings.max_tokens - std::min(start, settings.max_tokens);
+  const std::size_t room = options.max_tokens - std::min(start, options.max_tokens);
   if (num_new_tokens > room)
     return make_error(ErrorCode::invalid_argument,
                       "allocate: {} new tokens behind {}; a request may have {}", num_new_tokens,
-                      start, settings.max_tokens);
+                      start, options.max_tokens);
   const std::size_t end = start + num_new_tokens;
-  const std::size_t slots_end = end + std::min(options.lookahead_tokens, settings.max_tokens - end);
-  const std::size_t num_blocks = impl_->plan_new(r, start, end, slots_end, plans);
+  const std::size_t slots_end = end + std::min(given.lookahead_tokens, options.max_tokens - end);
+  const std::size_t num_blocks = plan_new(r, start, end, slots_end, plans);
   // Before anything is evicted or cached for it.
-  const bool counts = impl_->hazard && !r.num_seen;
-  const std::size_t num_seen = counts ? impl_->count_seen(r, start) : 0;
-  if (Status s = impl_->commit(r, plans, num_blocks); !s) return s;
+  const bool counts = hazard && !r.num_seen;
+  const std::size_t num_seen = counts ? count_seen(r, start) : 0;
+  if (Status s = commit(r, plans, num_blocks); !s) return s;
   if (counts) r.num_seen = num_seen;
   if (!r.running) {
     r.running = true;
-    r.position = impl_->running.size();
-    impl_->running.push_back(&r);
+    r.position = running.size();
+    running.push_back(&r);
   }
-  if (options.computed != nullptr) {
+  if (given.computed != nullptr) {
     r.num_computed = start;
     for (std::size_t g = 0; g < r.groups.size(); ++g) {
-      r.groups[g].cached = start / settings.groups[g].block_size;
-      r.groups[g].released = needed_from(settings.groups[g], start);
+      r.groups[g].cached = start / options.groups[g].block_size;
+      r.groups[g].released = needed_from(options.groups[g], start);
     }
   }
-  if (!options.delay_caching && r.num_loads == 0)
-    impl_->cache_blocks(r, std::min(end, r.num_tokens()), end);
+  if (!given.delay_caching && r.num_loads == 0) cache_blocks(r, std::min(end, r.num_tokens()), end);
   return {};
 }
 

@@ -183,19 +183,19 @@ BlockCache::~BlockCache() {
               impl_->num_requests);
 }
 
-Status BlockCache::quiet_reset() {
-  if (!impl_->running.empty())
-    return make_error(ErrorCode::in_use, "reset: {} requests have blocks", impl_->running.size());
-  if (impl_->tiers) impl_->tiers->engine.drain();
-  if (impl_->store() != nullptr) impl_->store()->abandon();
-  impl_->discarding = true;  // and one event says it all
-  std::optional<EventLog> events = std::exchange(impl_->events, std::nullopt);
-  Status emptied = impl_->pool->reset();
-  impl_->discarding = false;
-  impl_->events = std::move(events);
+Status BlockCache::Impl::reset() {
+  if (!running.empty())
+    return make_error(ErrorCode::in_use, "reset: {} requests have blocks", running.size());
+  if (tiers) tiers->engine.drain();
+  if (store() != nullptr) store()->abandon();
+  discarding = true;  // and one event says it all
+  std::optional<EventLog> kept = std::exchange(events, std::nullopt);
+  Status emptied = pool->reset();
+  discarding = false;
+  events = std::move(kept);
   if (!emptied) return emptied;
-  if (impl_->host) impl_->host->clear();
-  if (impl_->events) impl_->events->cleared();
+  if (host) host->clear();
+  if (events) events->cleared();
   return {};
 }
 

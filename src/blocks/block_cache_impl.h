@@ -58,6 +58,16 @@ struct BlockCache::Impl {
   Impl(const BlockCacheOptions& opts, const BlockHasher& block_hasher);
   ~Impl();
 
+  // The calls. BlockCache's own of the same names, in block_observed.cc, tell the observer.
+  Result<std::unique_ptr<Request>> start(std::span<const Token> tokens, RequestKeys keys);
+  ComputedBlocks get_computed(const Request& r);
+  Status allocate(Request& r, std::size_t num_new_tokens, const AllocateOptions& given);
+  Status advance(Request& r, std::size_t num_computed);
+  PollResult poll();
+  Result<Prefetch> prefetch(const Request& r);
+  std::size_t end_prefetch(PrefetchId id, bool keep);
+  Status reset();
+
   BlockKeys keys_of(const Request& r) const {
     return {r.tokens, r.chain, unit, *r.ns, hasher.may_alias(r.keys)};
   }

@@ -23,19 +23,20 @@ MatchEnd end_of(const BlockCacheOptions& options, std::size_t align, std::size_t
 
 Result<BlockRequest> BlockCache::start(std::span<const Token> tokens, RequestKeys keys) {
   CacheObserver* const observer = impl_->options.observer;
-  if (observer == nullptr) return quiet_start(tokens, std::move(keys));
-  const RequestStart started{std::chrono::steady_clock::now(), tokens.size()};
-  Result<BlockRequest> made =
-      observed(observer, CacheCall::start, [&] { return quiet_start(tokens, std::move(keys)); });
-  if (made.ok()) made->impl_->started = started;
-  return made;
+  RequestStart started;
+  if (observer != nullptr) started = {std::chrono::steady_clock::now(), tokens.size()};
+  Result<std::unique_ptr<BlockRequest::Impl>> made =
+      observed(observer, CacheCall::start, [&] { return impl_->start(tokens, std::move(keys)); });
+  if (!made.ok()) return made.error();
+  (*made)->started = started;
+  return BlockRequest(std::move(*made));
 }
 
 ComputedBlocks BlockCache::get_computed(const BlockRequest& request) {
   CacheObserver* const observer = impl_->options.observer;
-  if (observer == nullptr) return quiet_get_computed(request);
+  if (observer == nullptr) return impl_->get_computed(own(request));
   ComputedBlocks found =
-      observed(observer, CacheCall::match, [&] { return quiet_get_computed(request); });
+      observed(observer, CacheCall::match, [&] { return impl_->get_computed(own(request)); });
   const BlockRequest::Impl& r = *request.impl_;
   Match match;
   match.length = match.agreed_length = found.length;
@@ -48,18 +49,18 @@ ComputedBlocks BlockCache::get_computed(const BlockRequest& request) {
 Status BlockCache::allocate(BlockRequest& request, std::size_t num_new_tokens,
                             const AllocateOptions& options) {
   return observed(impl_->options.observer, CacheCall::allocate,
-                  [&] { return quiet_allocate(request, num_new_tokens, options); });
+                  [&] { return impl_->allocate(own(request), num_new_tokens, options); });
 }
 
 Status BlockCache::advance(BlockRequest& request, std::size_t num_computed) {
   return observed(impl_->options.observer, CacheCall::checkpoint,
-                  [&] { return quiet_advance(request, num_computed); });
+                  [&] { return impl_->advance(own(request), num_computed); });
 }
 
 void BlockCache::free(BlockRequest& request) {
   CacheObserver* const observer = impl_->options.observer;
   observed(observer, CacheCall::finish, [&] {
-    quiet_free(request);
+    impl_->let_go(own(request), /*finished=*/true);
     return true;
   });
   if (observer == nullptr) return;
@@ -71,7 +72,7 @@ void BlockCache::free(BlockRequest& request) {
 
 PollResult BlockCache::poll() {
   CacheObserver* const observer = impl_->options.observer;
-  const PollResult result = observed(observer, CacheCall::poll, [&] { return quiet_poll(); });
+  const PollResult result = observed(observer, CacheCall::poll, [&] { return impl_->poll(); });
   if (observer != nullptr) observer->on_poll(result);
   return result;
 }
@@ -79,7 +80,7 @@ PollResult BlockCache::poll() {
 Result<Prefetch> BlockCache::prefetch(const BlockRequest& request) {
   CacheObserver* const observer = impl_->options.observer;
   Result<Prefetch> result =
-      observed(observer, CacheCall::prefetch, [&] { return quiet_prefetch(request); });
+      observed(observer, CacheCall::prefetch, [&] { return impl_->prefetch(own(request)); });
   if (observer != nullptr && result.ok())
     observer->on_prefetch({request.impl_->tokens, *request.impl_->ns}, *result);
   return result;
@@ -87,16 +88,16 @@ Result<Prefetch> BlockCache::prefetch(const BlockRequest& request) {
 
 std::size_t BlockCache::end_prefetch(PrefetchId id) {
   return observed(impl_->options.observer, CacheCall::end_prefetch,
-                  [&] { return quiet_end_prefetch(id, /*keep=*/true); });
+                  [&] { return impl_->end_prefetch(id, /*keep=*/true); });
 }
 
 void BlockCache::abort_prefetch(PrefetchId id) {
   observed(impl_->options.observer, CacheCall::abort_prefetch,
-           [&] { return quiet_end_prefetch(id, /*keep=*/false); });
+           [&] { return impl_->end_prefetch(id, /*keep=*/false); });
 }
 
 Status BlockCache::reset() {
-  return observed(impl_->options.observer, CacheCall::reset, [&] { return quiet_reset(); });
+  return observed(impl_->options.observer, CacheCall::reset, [&] { return impl_->reset(); });
 }
 
 }  // namespace pando

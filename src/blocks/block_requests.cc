@@ -46,20 +46,21 @@ BlockRequest::Impl& BlockCache::own(const BlockRequest& request) const {
   return *request.impl_;
 }
 
-Result<BlockRequest> BlockCache::quiet_start(std::span<const Token> tokens, RequestKeys keys) {
+Result<std::unique_ptr<BlockRequest::Impl>> BlockCache::Impl::start(std::span<const Token> tokens,
+                                                                    RequestKeys keys) {
   if (Status s = keys.validate(); !s) return s.error();
-  auto r = std::make_unique<BlockRequest::Impl>();
-  r->cache = impl_.get();
+  auto r = std::make_unique<Request>();
+  r->cache = this;
   r->keys = std::move(keys);
   r->ns = std::make_shared<const std::string>(
       make_namespace({.lora = r->keys.lora, .salt = r->keys.salt}));
-  r->groups.resize(impl_->options.groups.size());
+  r->groups.resize(options.groups.size());
   r->tokens.assign(tokens.begin(), tokens.end());
-  if (impl_->options.caching) {
-    if (Status s = impl_->hasher.extend(r->tokens, r->keys, r->chain); !s) return s.error();
+  if (options.caching) {
+    if (Status s = hasher.extend(r->tokens, r->keys, r->chain); !s) return s.error();
   }
-  ++impl_->num_requests;
-  return BlockRequest(std::move(r));
+  ++num_requests;
+  return r;
 }
 
 Status BlockCache::append(BlockRequest& request, std::span<const Token> tokens) {
@@ -93,28 +94,27 @@ bool BlockCache::Impl::is_worth_loading(const Request& r, std::size_t length,
   return tiers->is_worth_loading(pages, num_tokens);
 }
 
-ComputedBlocks BlockCache::quiet_get_computed(const BlockRequest& request) {
-  const BlockRequest::Impl& r = own(request);
-  const std::size_t limit = Impl::limit_of(r);
+ComputedBlocks BlockCache::Impl::get_computed(const Request& r) {
+  const std::size_t limit = limit_of(r);
   ComputedBlocks out;
-  impl_->search->begin(impl_->keys_of(r));
-  out.length = impl_->longest_hit(limit, HitSearch::Reach::device);
+  search->begin(keys_of(r));
+  out.length = longest_hit(limit, HitSearch::Reach::device);
   for (std::size_t g = 0; g < r.groups.size(); ++g) {
-    const BlockGroup& group = impl_->options.groups[g];
+    const BlockGroup& group = options.groups[g];
     std::vector<PageId>& blocks = out.blocks.emplace_back(out.length / group.block_size);
     for (std::size_t i = needed_from(group, out.length); i < blocks.size(); ++i)
-      blocks[i] = impl_->search->device(g, i);
+      blocks[i] = search->device(g, i);
   }
-  if (impl_->host) {
-    const std::size_t more = impl_->longest_hit(limit, HitSearch::Reach::host) - out.length;
-    if (more > 0 && more >= impl_->options.host->load_threshold &&
-        impl_->is_worth_loading(r, out.length + more, more))
+  if (host) {
+    const std::size_t more = longest_hit(limit, HitSearch::Reach::host) - out.length;
+    if (more > 0 && more >= options.host->load_threshold &&
+        is_worth_loading(r, out.length + more, more))
       out.host_length = more;
   }
-  ++impl_->stats.queries;
-  impl_->stats.queried_tokens += r.num_tokens();
-  impl_->stats.hit_tokens += out.length;
-  impl_->stats.host_hit_tokens += out.host_length;
+  ++stats.queries;
+  stats.queried_tokens += r.num_tokens();
+  stats.hit_tokens += out.length;
+  stats.host_hit_tokens += out.host_length;
   return out;
 }
 
@@ -176,8 +176,7 @@ void BlockCache::Impl::release_unseen(Request& r) {
   }
 }
 
-Status BlockCache::quiet_advance(BlockRequest& request, std::size_t num_computed) {
-  BlockRequest::Impl& r = own(request);
+Status BlockCache::Impl::advance(Request& r, std::size_t num_computed) {
   if (r.broken)
     return make_error(ErrorCode::corrupt,
                       "advance: a load of this request failed; expected it to be preempted");
@@ -186,7 +185,7 @@ Status BlockCache::quiet_advance(BlockRequest& request, std::size_t num_computed
                       "advance to {} tokens: {} were computed before, and the request has {}",
                       num_computed, r.num_computed, r.num_tokens());
   for (std::size_t g = 0; g < r.groups.size() && num_computed > r.num_computed; ++g) {
-    const BlockGroup& group = impl_->options.groups[g];
+    const BlockGroup& group = options.groups[g];
     const std::span<const PageId> blocks = r.groups[g].blocks;
     const std::size_t last = (num_computed - 1) / group.block_size;
     if (last >= blocks.size() || (group.kind == GroupKind::recurrent && blocks[last] == kNullBlock))
@@ -197,8 +196,8 @@ Status BlockCache::quiet_advance(BlockRequest& request, std::size_t num_computed
           num_computed, g, blocks.size(), group.block_size);
   }
   r.num_computed = num_computed;
-  impl_->settle(r);
-  impl_->release_unseen(r);
+  settle(r);
+  release_unseen(r);
   return {};
 }
 
@@ -232,10 +231,6 @@ void BlockCache::Impl::let_go(Request& r, bool finished) {
   r.num_computed = 0;
   r.num_loads = 0;
   r.broken = false;
-}
-
-void BlockCache::quiet_free(BlockRequest& request) {
-  impl_->let_go(own(request), /*finished=*/true);
 }
 
 void BlockCache::preempt(BlockRequest& request) {

@@ -21,15 +21,15 @@ void BlockCache::Impl::load_ended(std::uint64_t load, bool arrived) {
   settle(*r);
 }
 
-PollResult BlockCache::quiet_poll() {
+PollResult BlockCache::Impl::poll() {
   PollResult result;
-  if (!impl_->tiers || impl_->tiers->engine.idle()) return result;
-  std::vector<std::int64_t>& values = impl_->poll_values;
+  if (!tiers || tiers->engine.idle()) return result;
+  std::vector<std::int64_t>& values = poll_values;
   values.clear();
-  impl_->tiers->engine.report(values);
-  impl_->ranks.least(values);
-  impl_->tiers->engine.apply(values, result);
-  result.ranks_lost = impl_->ranks.lost();
+  tiers->engine.report(values);
+  ranks.least(values);
+  tiers->engine.apply(values, result);
+  result.ranks_lost = ranks.lost();
   return result;
 }
 
@@ -64,7 +64,7 @@ Result<std::string> BlockCache::attach_storage(const StorageOptions& options) {
 Result<std::string> BlockCache::detach_storage() {
   if (!has_storage()) return std::string("no store is attached");
   const std::string name = impl_->store()->opened.backend;
-  quiet_poll();  // what has finished is acknowledged
+  impl_->poll();  // what has finished is acknowledged
   impl_->tiers->engine.detach();
   return fmt::format("the store \"{}\" is detached", name);
 }
@@ -82,18 +82,17 @@ StoreStats BlockCache::storage_stats() const {
   return has_storage() ? impl_->store()->opened.store->stats() : StoreStats{};
 }
 
-Result<Prefetch> BlockCache::quiet_prefetch(const BlockRequest& request) {
-  if (!has_storage()) return Prefetch{};
-  const BlockRequest::Impl& r = own(request);
-  return impl_->tiers->prefetch(impl_->keys_of(r), Impl::limit_of(r));
+Result<Prefetch> BlockCache::Impl::prefetch(const Request& r) {
+  if (store() == nullptr) return Prefetch{};
+  return tiers->prefetch(keys_of(r), limit_of(r));
 }
 
 bool BlockCache::prefetch_ready(PrefetchId id) const {
   return !has_storage() || impl_->store()->fetches.is_ready(id);
 }
 
-std::size_t BlockCache::quiet_end_prefetch(PrefetchId id, bool keep) {
-  return has_storage() ? impl_->store()->fetches.end(id, keep).pages : 0;
+std::size_t BlockCache::Impl::end_prefetch(PrefetchId id, bool keep) {
+  return store() != nullptr ? store()->fetches.end(id, keep).pages : 0;
 }
 
 std::size_t BlockCache::evict_host(std::size_t num_tokens, std::size_t group) {

@@ -40,7 +40,7 @@ Result<Inserted> PrefixCache::insert(const Key& key, std::span<const SlotId> slo
 
 EvictResult PrefixCache::evict_host(std::size_t num_tokens) {
   return observed(impl_->observer, CacheCall::evict_host,
-                  [&] { return quiet_evict_host(num_tokens); });
+                  [&] { return impl_->evict_host(num_tokens); });
 }
 
 Status PrefixCache::reset() {
@@ -153,9 +153,9 @@ Result<std::size_t> PrefixCache::release_window(Request& request, std::size_t nu
 Result<LoadBack> PrefixCache::load_back(Lease& lease, std::span<SlotId> slots,
                                         const LoadBackOptions& options) {
   if (impl_->observer == nullptr) [[likely]]
-    return quiet_load_back(lease, slots, options);
+    return impl_->load_back(lease, slots, options);
   Result<LoadBack> result = observed(impl_->observer, CacheCall::load_back,
-                                     [&] { return quiet_load_back(lease, slots, options); });
+                                     [&] { return impl_->load_back(lease, slots, options); });
   if (result.ok()) impl_->observer->on_load_back(*result);
   return result;
 }
@@ -176,9 +176,9 @@ Result<LoadBack> PrefixCache::load_back(Request& request, const LoadBackOptions&
 
 Result<Prefetch> PrefixCache::prefetch(const Key& key) {
   if (impl_->observer == nullptr) [[likely]]
-    return quiet_prefetch(key);
+    return impl_->prefetch(key);
   Result<Prefetch> result =
-      observed(impl_->observer, CacheCall::prefetch, [&] { return quiet_prefetch(key); });
+      observed(impl_->observer, CacheCall::prefetch, [&] { return impl_->prefetch(key); });
   if (result.ok()) impl_->observer->on_prefetch(key, *result);
   return result;
 }

@@ -94,6 +94,13 @@ struct PrefixCache::Impl : CacheCore {
   void tell_finished(Running& request, std::size_t length);
   Status check_requests() const;
 
+  // ---- Calls on tiers ----
+
+  Result<LoadBack> load_back(Lease& lease, std::span<SlotId> slots, const LoadBackOptions& given);
+  PollResult poll();
+  EvictResult evict_host(std::size_t num_tokens);
+  Result<Prefetch> prefetch(const Key& key);
+
   // ---- What they are made of ----
 
   /// Changes nothing on error. The key has a whole page at least.

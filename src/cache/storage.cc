@@ -39,7 +39,7 @@ Result<std::string> PrefixCache::attach_storage(const StorageOptions& options) {
 Result<std::string> PrefixCache::detach_storage() {
   if (!has_storage()) return std::string("no store is attached");
   const std::string name = impl_->store()->opened.backend;
-  quiet_poll();  // what has finished is acknowledged
+  impl_->poll();  // what has finished is acknowledged
   impl_->tier->detach_store();
   impl_->give_back();
   impl_->ledger.flush();
@@ -59,9 +59,9 @@ StoreStats PrefixCache::storage_stats() const {
   return has_storage() ? impl_->store()->opened.store->stats() : StoreStats{};
 }
 
-Result<Prefetch> PrefixCache::quiet_prefetch(const Key& key) {
-  if (!has_storage()) return Prefetch{};
-  return impl_->tier->prefetch(key);
+Result<Prefetch> PrefixCache::Impl::prefetch(const Key& key) {
+  if (store() == nullptr) return Prefetch{};
+  return tier->prefetch(key);
 }
 
 bool PrefixCache::prefetch_ready(PrefetchId id) const {

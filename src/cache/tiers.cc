@@ -102,11 +102,10 @@ void PrefixCache::Impl::set_write_policy(WritePolicy policy) {
     index.evictor().save_to_host = [this](NodeIndex node) { return tier->write_back(node); };
 }
 
-Result<LoadBack> PrefixCache::quiet_load_back(Lease& lease, std::span<SlotId> slots,
-                                              const LoadBackOptions& options) {
-  RadixIndex& index = impl_->index;
+Result<LoadBack> PrefixCache::Impl::load_back(Lease& lease, std::span<SlotId> slots,
+                                              const LoadBackOptions& given) {
   if (!lease.host_node_) return LoadBack{};
-  if (lease.cache_ != this)
+  if (lease.cache_ != self)
     return make_error(ErrorCode::stale_handle, "load_back: the lease is of another cache");
   const NodeIndex end = index.resolve(lease.host_node_);
   const NodeIndex device_end = index.resolve(lease.path_.node);
@@ -117,57 +116,57 @@ Result<LoadBack> PrefixCache::quiet_load_back(Lease& lease, std::span<SlotId> sl
                       "load_back: room for {} slots; expected one for each of {} tokens",
                       slots.size(), to * index.page_size());
   if (index.node(end).cut_off) return LoadBack{};
-  const Result<LoadOutcome> outcome = impl_->tier->load(end, from, options);
+  const Result<LoadOutcome> outcome = tier->load(end, from, given);
   if (outcome.ok() && *outcome == LoadOutcome::loaded) {
-    impl_->copy_tree_slots(end, from, to, slots);
-    const Lease::Hold held = impl_->hold_path(end);
-    if (lease.path_.node) impl_->release_hold(lease.path_);
+    copy_tree_slots(end, from, to, slots);
+    const Lease::Hold held = hold_path(end);
+    if (lease.path_.node) release_hold(lease.path_);
     lease.path_ = held;
-    impl_->release_host(lease.host_node_);
+    release_host(lease.host_node_);
   }
-  impl_->give_back();
-  impl_->ledger.flush();
+  give_back();
+  ledger.flush();
   if (!outcome.ok()) return outcome.error();
   const bool loaded = *outcome == LoadOutcome::loaded;
   return LoadBack{*outcome, loaded ? (to - from) * index.page_size() : 0};
 }
 
-PollResult PrefixCache::quiet_poll() {
-  const bool moving = impl_->tier && !impl_->tier->engine.idle();
-  const bool timed = impl_->waits_for_time();
-  if (!moving && !timed && impl_->closing.empty()) [[likely]]
+PollResult PrefixCache::Impl::poll() {
+  const bool moving = tier && !tier->engine.idle();
+  const bool timed = waits_for_time();
+  if (!moving && !timed && closing.empty()) [[likely]]
     return {};
-  std::vector<std::int64_t>& values = impl_->poll_values;
+  std::vector<std::int64_t>& values = poll_values;
   values.clear();
-  if (moving) impl_->tier->engine.report(values);
+  if (moving) tier->engine.report(values);
   const std::size_t of_tiers = values.size();
-  if (timed) values.push_back(impl_->clock());
-  impl_->ranks.least(values);
+  if (timed) values.push_back(clock());
+  ranks.least(values);
   PollResult result;
-  if (timed) impl_->pass_time(values[of_tiers]);
+  if (timed) pass_time(values[of_tiers]);
   if (moving) {
-    impl_->tier->engine.apply({values.data(), of_tiers}, result);
-    if (result.failures > 0) impl_->drop_broken_pins();
-    impl_->loosen_soft_pins();
+    tier->engine.apply({values.data(), of_tiers}, result);
+    if (result.failures > 0) drop_broken_pins();
+    loosen_soft_pins();
   }
-  impl_->release_closed();
-  result.ranks_lost = impl_->ranks.lost();
-  impl_->give_back();
-  impl_->ledger.flush();
-  if (impl_->observer != nullptr && moving) impl_->observer->on_poll(result);
+  release_closed();
+  result.ranks_lost = ranks.lost();
+  give_back();
+  ledger.flush();
+  if (observer != nullptr && moving) observer->on_poll(result);
   return result;
 }
 
 PollResult PrefixCache::poll() {
-  return observed(impl_->observer, CacheCall::poll, [&] { return quiet_poll(); });
+  return observed(impl_->observer, CacheCall::poll, [&] { return impl_->poll(); });
 }
 
-EvictResult PrefixCache::quiet_evict_host(std::size_t num_tokens) {
-  if (!impl_->tier) return {};
-  const std::size_t page_size = impl_->index.page_size();
-  const CauseScope cause(*impl_, Pressure::evict_call, num_tokens);
-  const Evicted evicted = impl_->tier->evict({.pages = pages_for(num_tokens, page_size)});
-  impl_->ledger.flush();
+EvictResult PrefixCache::Impl::evict_host(std::size_t num_tokens) {
+  if (!tier) return {};
+  const std::size_t page_size = index.page_size();
+  const CauseScope cause(*this, Pressure::evict_call, num_tokens);
+  const Evicted evicted = tier->evict({.pages = pages_for(num_tokens, page_size)});
+  ledger.flush();
   return {.tokens = evicted.host_pages * page_size,
           .window_tokens = evicted.host_window_pages * page_size,
           .snapshots = evicted.host_snapshots,

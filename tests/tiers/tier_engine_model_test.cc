@@ -82,7 +82,7 @@ class PlainIndex final : public TierIndex {
     if (copy->extents.empty()) return engine.recycle(std::move(copy));
     if (!now) return engine.start_backup(std::move(copy));
     const bool copied = engine.back_up_now(*copy);
-    engine.room.unclaim(copy->claim);
+    copy->unclaim(engine.room);
     backup_ended(*copy, copied);
     engine.recycle(std::move(copy));
   }
@@ -172,7 +172,7 @@ class PlainIndex final : public TierIndex {
     for (std::size_t c = 0; c < num_components(e); ++c) {
       if (!engine.room.reserve(c, 1, owner_of(e), copy.of[c].host, copy.claim)) {
         if (c == 1) {  // nothing of it
-          engine.room.unclaim(copy.claim, 0, 1);
+          engine.room.unclaim(owner_of(e), 0, 1);
           if (copy.of[0].host.size() == copy.of[0].device.size()) {
             engine.room.pool(0).free({&copy.of[0].host.back(), 1});
             copy.of[0].host.pop_back();
@@ -257,6 +257,11 @@ class PlainIndex final : public TierIndex {
       RC_ASSERT(sides[c].read(SlotId{e + 1}) == value(e, c));
     entry.on_device = true;
     if (num_components(e) == 1) sides[1].write(SlotId{e + 1}, value(e, 1));
+  }
+  void store_attached() override {
+    for (std::uint32_t e = 0; e < kEntries; ++e) {
+      if (entries[e].on_host) entries[e].unstored = true;
+    }
   }
   std::optional<Extent> hold_unstored(std::uint64_t entry, std::vector<NamedPage>& pages) override {
     const auto e = static_cast<std::uint32_t>(entry);
@@ -346,7 +351,7 @@ class EngineOps {
     copier_.run_all();
     while (!poll().idle) std::this_thread::yield();
     index_.check();
-    index_.evictor().evict_host({0, SIZE_MAX});
+    index_.evict_host({0, SIZE_MAX});
     index_.check();
     RC_ASSERT(index_.engine.room.pool(0).available_pages() == kHostPages[0]);
     RC_ASSERT(index_.engine.room.pool(1).available_pages() == kHostPages[1]);
@@ -357,7 +362,7 @@ class EngineOps {
     StorageOptions options;
     options.backend = "engine-model";
     options.options = R"({"prefetch_threshold": 1, "prefetch_max_tokens": 12})";
-    RC_ASSERT(index_.engine.attach(open_storage(options), 12).ok());
+    RC_ASSERT(index_.engine.attach(options, 12, [](WritePolicy) {}).ok());
   }
   PollResult poll() {
     std::vector<std::int64_t> values;
@@ -404,7 +409,7 @@ class EngineOps {
         index_.hit(e);
         break;
       case 9:
-        index_.evictor().evict_host({random.below(2), random.below(4)});
+        index_.evict_host({random.below(2), random.below(4)});
         break;
       case 10:
         if (index_.engine.store() == nullptr) break;
