@@ -174,7 +174,7 @@ PrefixCache::~PrefixCache() {
               impl_->num_locks);
   impl_->observer = nullptr;
   impl_->index.on_removed = nullptr;
-  if (impl_->tier) impl_->tier->detach_store();
+  if (impl_->tier) impl_->tier->engine.detach();
   impl_->evict_all();
 }
 

@@ -258,6 +258,11 @@ class PlainIndex final : public TierIndex {
     entry.on_device = true;
     if (num_components(e) == 1) sides[1].write(SlotId{e + 1}, value(e, 1));
   }
+  void store_attached() override {
+    for (std::uint32_t e = 0; e < kEntries; ++e) {
+      if (entries[e].on_host) entries[e].unstored = true;
+    }
+  }
   std::optional<Extent> hold_unstored(std::uint64_t entry, std::vector<NamedPage>& pages) override {
     const auto e = static_cast<std::uint32_t>(entry);
     if (!is_unstored(entry)) return std::nullopt;
@@ -357,7 +362,7 @@ class EngineOps {
     StorageOptions options;
     options.backend = "engine-model";
     options.options = R"({"prefetch_threshold": 1, "prefetch_max_tokens": 12})";
-    RC_ASSERT(index_.engine.attach(open_storage(options), 12).ok());
+    RC_ASSERT(index_.engine.attach(options, 12, [](WritePolicy) {}).ok());
   }
   PollResult poll() {
     std::vector<std::int64_t> values;
