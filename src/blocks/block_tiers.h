@@ -29,15 +29,15 @@ namespace pando {
 
 class BlockTiers final : private TierIndex {
  public:
-  /// What the cache has; all must outlive it.
-  struct Parts {
+  /// What the cache shares with it; all must outlive it.
+  struct Shared {
     const BlockCacheOptions& options;
     BlockPool& pool;
     HostBlocks& host;
     const HazardBlocks* hazard;  // nullptr unless that is the policy
     Agreement& ranks;
   };
-  explicit BlockTiers(const Parts& parts);
+  explicit BlockTiers(const Shared& shared);
   /// Waits for copies under way.
   ~BlockTiers();
   BlockTiers(const BlockTiers&) = delete;

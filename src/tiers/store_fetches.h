@@ -34,8 +34,8 @@ namespace pando {
 
 class StoreFetches {
  public:
-  /// What the engine has, for all its parts.
-  struct Parts {
+  /// What the engine shares with it.
+  struct Shared {
     OpenedStorage& opened;
     const StorePages& pages;
     StoreIndex& index;
@@ -45,7 +45,7 @@ class StoreFetches {
     TierStats& stats;
   };
   /// Fetches occupy at most `max_tokens` on the host.
-  StoreFetches(const Parts& parts, std::size_t max_tokens);
+  StoreFetches(const Shared& shared, std::size_t max_tokens);
 
   /// Whether so many tokens may be fetched; anything but `started` says why not.
   PrefetchOutcome may_fetch(std::size_t num_tokens) const;
@@ -109,7 +109,7 @@ class StoreFetches {
   void advance(Fetch& fetch, std::span<const std::int64_t> values);
   void begin_reading(Fetch& fetch, std::size_t num_tokens);
 
-  Parts parts_;
+  Shared shared_;
   const std::size_t max_tokens_;
   std::size_t occupied_tokens_ = 0;
   std::deque<Fetch> fetches_;
