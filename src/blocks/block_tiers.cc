@@ -154,7 +154,7 @@ void BlockTiers::leaving(std::span<const PageId> blocks, bool is_worth_saving) {
   }
   if (any) {  // they are nobody's: no hold keeps them, and none is needed
     const bool copied = engine.back_up_now(*copy);
-    engine.room.unclaim(copy->claim);
+    copy->unclaim(engine.room);
     keep_copied(*copy, copied);
   }
   engine.recycle(std::move(copy));

@@ -74,11 +74,15 @@ bool StoreFetches::reserve(Fetch& fetch) {
   std::vector<std::vector<HostPageId>> pages(shared_.room.num_components());
   std::vector<std::size_t> wanted(pages.size());
   for (const std::uint32_t at : target.wanted) ++wanted[target.asked[at].component];
+  HostRoom::Claim claim;
   bool reserved = true;
-  for (std::size_t c = 0; c < pages.size() && reserved; ++c)
-    reserved =
-        wanted[c] == 0 || shared_.room.reserve(c, wanted[c], target.owner, pages[c], fetch.claim);
-  if (!reserved || fetch.claim.refused) {
+  fetch.claimed.resize(pages.size());
+  for (std::size_t c = 0; c < pages.size() && reserved; ++c) {
+    if (wanted[c] == 0) continue;
+    reserved = shared_.room.reserve(c, wanted[c], target.owner, pages[c], claim);
+    fetch.claimed[c] = reserved ? wanted[c] : 0;
+  }
+  if (!reserved || claim.refused) {
     for (std::size_t c = 0; c < pages.size(); ++c) {
       if (!pages[c].empty()) shared_.room.pool(c).free(pages[c]);
     }
@@ -271,7 +275,8 @@ StoreIndex::Kept StoreFetches::keep(Fetch& fetch) {
     }
     if (pages.empty()) continue;
     shared_.room.pool(c).complete_write(pages, /*on_device=*/false);
-    shared_.room.unclaim(fetch.claim, c, pages.size());
+    shared_.room.unclaim(fetch.target->owner, c, pages.size());
+    fetch.claimed[c] -= pages.size();
   }
   std::erase_if(fetch.pages, [](const FetchedPage& page) { return page.kept; });
   return kept;
@@ -288,7 +293,9 @@ void StoreFetches::free_pages(Fetch& fetch) {
 // Nobody touches its pages any more.
 void StoreFetches::let_go(Fetch& fetch) {
   free_pages(fetch);
-  shared_.room.unclaim(fetch.claim);
+  for (std::size_t c = 0; c < fetch.claimed.size(); ++c) {
+    if (fetch.claimed[c] > 0) shared_.room.unclaim(fetch.target->owner, c, fetch.claimed[c]);
+  }
   shared_.index.fetch_ended(*fetch.target);
   occupied_tokens_ -= fetch.target->num_tokens;
 }
@@ -303,8 +310,12 @@ void StoreFetches::abandon() {
   fetches_.clear();
 }
 
-void StoreFetches::append_claims(std::vector<const HostRoom::Claim*>& claims) const {
-  for (const Fetch& fetch : fetches_) claims.push_back(&fetch.claim);
+void StoreFetches::append_claims(std::vector<HostRoom::Claimed>& claims) const {
+  for (const Fetch& fetch : fetches_) {
+    for (std::size_t c = 0; c < fetch.claimed.size(); ++c) {
+      if (fetch.claimed[c] > 0) claims.push_back({fetch.target->owner, c, fetch.claimed[c]});
+    }
+  }
 }
 
 }  // namespace pando

@@ -61,7 +61,7 @@ class StoreFetches {
   void abandon();
   bool empty() const { return fetches_.empty(); }
   std::size_t size() const { return fetches_.size(); }
-  void append_claims(std::vector<const HostRoom::Claim*>& claims) const;
+  void append_claims(std::vector<HostRoom::Claimed>& claims) const;
   /// Calls fn(component, page) for each page that is being written.
   template <typename Fn>
   void for_each_page(Fn&& fn) const {
@@ -82,9 +82,9 @@ class StoreFetches {
     std::chrono::steady_clock::time_point started = {};
     std::chrono::steady_clock::time_point reading_since = {};
     std::optional<StoreCall> question;
-    HostRoom::Claim claim;
-    bool is_probe = false;   // fetched whatever the cost gate says
-    bool is_judged = false;  // it said no, and that is counted
+    std::vector<std::size_t> claimed;  // by component, for the target's owner
+    bool is_probe = false;             // fetched whatever the cost gate says
+    bool is_judged = false;            // it said no, and that is counted
     bool is_measured = false;
     bool has_room = false;
     std::vector<FetchedPage> pages;  // in the order of target->wanted

@@ -180,7 +180,7 @@ void TierEngine::apply_copies(std::span<const std::int64_t> values, PollResult& 
   const std::span of_backups = values.first(backups_.size());
   const std::span of_loads = values.subspan(of_backups.size());
   backups_.apply(of_backups, [&](PageCopy& copy, bool copied) {
-    room.unclaim(copy.claim);
+    copy.unclaim(room);
     index_.backup_ended(copy, copied);
     ++(copied ? result.backups : result.failures);
   });
@@ -234,8 +234,13 @@ Status check_prefill(std::size_t num_tokens, double seconds) {
 }
 
 Status TierEngine::check() const {
-  std::vector<const HostRoom::Claim*> claims;
-  for (const auto& copy : backups_.list()) claims.push_back(&copy->claim);
+  std::vector<HostRoom::Claimed> claims;
+  for (const auto& copy : backups_.list()) {
+    for (std::size_t c = 0; c < num_components(); ++c) {
+      if (!copy->of[c].device.empty())
+        claims.push_back({copy->claim.owner, c, copy->of[c].device.size()});
+    }
+  }
   if (store_) store_->fetches.append_claims(claims);
   return room.check(claims);
 }

@@ -82,7 +82,7 @@ class PlainIndex final : public TierIndex {
     if (copy->extents.empty()) return engine.recycle(std::move(copy));
     if (!now) return engine.start_backup(std::move(copy));
     const bool copied = engine.back_up_now(*copy);
-    engine.room.unclaim(copy->claim);
+    copy->unclaim(engine.room);
     backup_ended(*copy, copied);
     engine.recycle(std::move(copy));
   }
@@ -172,7 +172,7 @@ class PlainIndex final : public TierIndex {
     for (std::size_t c = 0; c < num_components(e); ++c) {
       if (!engine.room.reserve(c, 1, owner_of(e), copy.of[c].host, copy.claim)) {
         if (c == 1) {  // nothing of it
-          engine.room.unclaim(copy.claim, 0, 1);
+          engine.room.unclaim(owner_of(e), 0, 1);
           if (copy.of[0].host.size() == copy.of[0].device.size()) {
             engine.room.pool(0).free({&copy.of[0].host.back(), 1});
             copy.of[0].host.pop_back();
