@@ -158,7 +158,7 @@ Result<std::unique_ptr<BlockCache>> BlockCache::create(const BlockCacheOptions& 
 void BlockCache::Impl::make_tiers() {
   host = std::make_unique<HostBlocks>(options.groups, options.keep_tokens, hazard.get());
   tiers =
-      std::make_unique<BlockTiers>(BlockTiers::Parts{options, *pool, *host, hazard.get(), ranks});
+      std::make_unique<BlockTiers>(BlockTiers::Shared{options, *pool, *host, hazard.get(), ranks});
   tiers->on_load_ended = [this](std::uint64_t load, bool arrived) { load_ended(load, arrived); };
   if (!events) return;
   const auto stored = [this](Medium medium, PageId block) {

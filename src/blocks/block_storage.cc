@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of BlockCache on the tiers below the device.
-#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -42,44 +41,27 @@ Result<std::string> BlockCache::attach_storage(const StorageOptions& options) {
                       "attach_storage: hashes of the function {} are not safe to share; expected "
                       "sha256_cbor or sglang",
                       to_string(impl_->hasher.function()));
-  const Result<StoragePolicies> policies = parse_storage_policies(options);
-  const bool is_new = !has_storage();
-  if (!is_new && impl_->store()->opened.backend != options.backend)
-    return make_error(ErrorCode::in_use,
-                      "attach_storage: the store \"{}\" is attached; detach it before attaching "
-                      "\"{}\"",
-                      impl_->store()->opened.backend, options.backend);
-  if (is_new) {  // whatever is wrong here, the other ranks must learn of it
-    Status attached = impl_->tiers->attach_store(
-        policies.ok() ? open_storage(options) : Result<OpenedStorage>(policies.error()));
-    if (!attached) return attached.error();
-  }
-  if (!policies) return policies.error();
-  if (policies->prefetch) impl_->store()->opened.prefetch.policy = *policies->prefetch;
-  if (policies->write) impl_->tiers->set_write_policy(*policies->write);
-  return fmt::format("the store \"{}\" is attached{}", options.backend,
-                     is_new ? "" : " already; policies updated");
+  return impl_->tiers->engine.attach(
+      options, impl_->tiers->default_fetch_tokens(),
+      [this](WritePolicy policy) { impl_->tiers->set_write_policy(policy); });
 }
 
 Result<std::string> BlockCache::detach_storage() {
   if (!has_storage()) return std::string("no store is attached");
-  const std::string name = impl_->store()->opened.backend;
   impl_->poll();  // what has finished is acknowledged
-  impl_->tiers->engine.detach();
-  return fmt::format("the store \"{}\" is detached", name);
+  return impl_->tiers->engine.detach();
 }
 
 Status BlockCache::clear_storage() {
-  if (!has_storage())
+  if (!impl_->tiers)
     return make_error(ErrorCode::unavailable, "clear_storage: no store is attached");
-  Result<StoreCall> call = impl_->store()->opened.store->clear();
-  return call ? call->wait() : Status{call.error()};
+  return impl_->tiers->engine.clear_store();
 }
 
 bool BlockCache::has_storage() const { return impl_->store() != nullptr; }
 
 StoreStats BlockCache::storage_stats() const {
-  return has_storage() ? impl_->store()->opened.store->stats() : StoreStats{};
+  return impl_->tiers ? impl_->tiers->engine.store_stats() : StoreStats{};
 }
 
 Result<Prefetch> BlockCache::Impl::prefetch(const Request& r) {
@@ -88,11 +70,11 @@ Result<Prefetch> BlockCache::Impl::prefetch(const Request& r) {
 }
 
 bool BlockCache::prefetch_ready(PrefetchId id) const {
-  return !has_storage() || impl_->store()->fetches.is_ready(id);
+  return !impl_->tiers || impl_->tiers->engine.is_ready(id);
 }
 
 std::size_t BlockCache::Impl::end_prefetch(PrefetchId id, bool keep) {
-  return store() != nullptr ? store()->fetches.end(id, keep).pages : 0;
+  return tiers ? tiers->engine.end_fetch(id, keep).pages : 0;
 }
 
 std::size_t BlockCache::evict_host(std::size_t num_tokens, std::size_t group) {
@@ -105,12 +87,8 @@ UnderWay BlockCache::under_way() const {
 }
 
 Status BlockCache::report_prefill(std::size_t num_tokens, double seconds) {
-  if (!std::isfinite(seconds) || seconds <= 0)
-    return make_error(ErrorCode::invalid_argument,
-                      "report_prefill: {} tokens in {} s; expected a time above 0", num_tokens,
-                      seconds);
-  if (impl_->tiers)
-    impl_->tiers->engine.gate.prefilled_tokens.add(static_cast<double>(num_tokens), seconds);
+  if (Status s = check_prefill(num_tokens, seconds); !s) return s;
+  if (impl_->tiers) impl_->tiers->engine.add_prefill(num_tokens, seconds);
   return {};
 }
 

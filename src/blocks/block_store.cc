@@ -37,16 +37,17 @@ struct BlockTiers::BlockFetch final : FetchTarget {
 
 // ---- Putting -----------------------------------------------------------------------------------
 
-Status BlockTiers::attach_store(Result<OpenedStorage> opened) {
-  // A state stands for a block of tokens.
-  const std::size_t rows = default_prefetch_tokens(groups_[0].pools);
-  const std::size_t tokens =
-      rows / groups_[0].pools.host->geometry().page_size * groups_[0].block_size;
-  if (Status s = engine.attach(std::move(opened), tokens); !s) return s;
+// A state stands for a block of tokens.
+std::size_t BlockTiers::default_fetch_tokens() const {
+  const BlockGroup& group = groups_[0];
+  return default_prefetch_tokens(group.pools) / group.pools.host->geometry().page_size *
+         group.block_size;
+}
+
+void BlockTiers::store_attached() {
   host_.set_all_unstored();
   host_.for_each_unused(
       [this](std::uint32_t group, HostPageId page) { engine.put(entry_of(group, page)); });
-  return {};
 }
 
 void BlockTiers::put_unstored(std::span<const PageId> blocks) {

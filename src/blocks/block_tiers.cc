@@ -39,18 +39,18 @@ TierEngine::Options engine_options(const BlockCacheOptions& options) {
 
 }  // namespace
 
-BlockTiers::BlockTiers(const Parts& parts)
-    : groups_(parts.options.groups),
-      pool_(parts.pool),
-      host_(parts.host),
-      hazard_(parts.hazard),
-      ranks_(parts.ranks),
-      write_policy_(parts.options.host->write_policy),
+BlockTiers::BlockTiers(const Shared& shared)
+    : groups_(shared.options.groups),
+      pool_(shared.pool),
+      host_(shared.host),
+      hazard_(shared.hazard),
+      ranks_(shared.ranks),
+      write_policy_(shared.options.host->write_policy),
       search_(groups_, pool_, &host_),
       uses_(pool_.num_blocks()),
       backing_up_(pool_.num_blocks()),
       copy_holds_(pool_.num_blocks()),
-      engine(engine_options(parts.options), parts.ranks, *this) {}
+      engine(engine_options(shared.options), shared.ranks, *this) {}
 
 BlockTiers::~BlockTiers() {
   on_load_ended = nullptr;
@@ -154,7 +154,7 @@ void BlockTiers::leaving(std::span<const PageId> blocks, bool is_worth_saving) {
   }
   if (any) {  // they are nobody's: no hold keeps them, and none is needed
     const bool copied = engine.back_up_now(*copy);
-    engine.room.unclaim(copy->claim);
+    copy->unclaim(engine.room);
     keep_copied(*copy, copied);
   }
   engine.recycle(std::move(copy));

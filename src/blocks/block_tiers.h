@@ -29,15 +29,15 @@ namespace pando {
 
 class BlockTiers final : private TierIndex {
  public:
-  /// What the cache has; all must outlive it.
-  struct Parts {
+  /// What the cache shares with it; all must outlive it.
+  struct Shared {
     const BlockCacheOptions& options;
     BlockPool& pool;
     HostBlocks& host;
     const HazardBlocks* hazard;  // nullptr unless that is the policy
     Agreement& ranks;
   };
-  explicit BlockTiers(const Parts& parts);
+  explicit BlockTiers(const Shared& shared);
   /// Waits for copies under way.
   ~BlockTiers();
   BlockTiers(const BlockTiers&) = delete;
@@ -65,7 +65,8 @@ class BlockTiers final : private TierIndex {
   /// Evicts from the host; returns the tokens.
   std::size_t evict(std::uint32_t group, std::size_t num_tokens);
 
-  Status attach_store(Result<OpenedStorage> opened);
+  /// That fetches may occupy unless the options say.
+  std::size_t default_fetch_tokens() const;
   /// `limit` is the longest hit that the request may have.
   Prefetch prefetch(const BlockKeys& keys, std::size_t limit);
 
@@ -107,6 +108,7 @@ class BlockTiers final : private TierIndex {
   void backup_ended(PageCopy& copy, bool copied) override;
   void load_ended(PageCopy& copy, bool loaded) override;
   // StoreIndex.
+  void store_attached() override;
   std::optional<Extent> hold_unstored(std::uint64_t entry, std::vector<NamedPage>& pages) override;
   bool is_unstored(std::uint64_t entry) const override;
   void put_ended(const Extent& extent, bool stored) override;

@@ -179,7 +179,7 @@ PrefixCache::~PrefixCache() {
               impl_->running.size());
   impl_->observer = nullptr;
   impl_->index.residency().on_removed = nullptr;
-  if (impl_->tier) impl_->tier->detach_store();
+  if (impl_->tier) impl_->tier->engine.detach();
   impl_->evict_all();
 }
 

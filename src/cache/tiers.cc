@@ -196,12 +196,8 @@ TierStats PrefixCache::tier_stats() const {
 
 Status PrefixCache::report_prefill(std::size_t num_tokens, double seconds,
                                    std::size_t cached_tokens) {
-  if (!std::isfinite(seconds) || seconds <= 0)
-    return make_error(ErrorCode::invalid_argument,
-                      "report_prefill: {} tokens in {} s; expected a time above 0", num_tokens,
-                      seconds);
-  if (impl_->tier)
-    impl_->tier->engine.gate.prefilled_tokens.add(static_cast<double>(num_tokens), seconds);
+  if (Status s = check_prefill(num_tokens, seconds); !s) return s;
+  if (impl_->tier) impl_->tier->engine.add_prefill(num_tokens, seconds);
   if (!impl_->prefill_cost || num_tokens == 0) return {};
   impl_->prefill_cost->add(num_tokens, cached_tokens, seconds);
   if (const std::optional<double> tokens = impl_->prefill_cost->attention_tokens())

@@ -31,15 +31,12 @@ struct TreeTiers::NodeFetch final : FetchTarget {
 
 // ---- Putting -----------------------------------------------------------------------------------
 
-// What was there before has no copy in this store: it goes there when it is hit.
-Status TreeTiers::attach_store(Result<OpenedStorage> opened) {
-  if (Status s = engine.attach(std::move(opened), default_prefetch_tokens(options_.full)); !s)
-    return s;
+// What was there before goes to the store when it is hit.
+void TreeTiers::store_attached() {
   index_.tree().keep_hashes();
   index_.tree().for_each_node([this](NodeIndex i, const Node& node) {
     if (node.on_host) index_.residency().set_unstored(i, true);
   });
-  return {};
 }
 
 bool TreeTiers::is_unstored(std::uint64_t entry) const {

@@ -141,7 +141,7 @@ void TreeTiers::take_back_last(PageCopy& copy) {
     PageCopy::Pages& pages = copy.of[c];
     const std::size_t n = c == kState ? 1 : extent.num_pages;
     const std::size_t first = pages.device.size() - n;
-    engine.room.unclaim(copy.claim, c, n);
+    engine.room.unclaim(copy.claim.owner, c, n);
     pages.device.resize(first);
     if (pages.host.size() == first) continue;  // refused here
     engine.room.pool(c).free(std::span(pages.host).subspan(first));
@@ -277,8 +277,11 @@ bool TreeTiers::write_back(NodeIndex i) {
     index_.holds().set_backing_up(i, false);
     return false;
   }
-  engine.room.unclaim(victims_->claim);
   const Extent& extent = victims_->extents.back();
+  for (std::size_t c = 0; c < victims_->of.size(); ++c) {
+    if (extent.has(c))
+      engine.room.unclaim(victims_->claim.owner, c, c == kState ? 1 : extent.num_pages);
+  }
   const auto last = [&](std::size_t c, std::size_t n) {
     return extent.has(c) ? victims_->of[c].host.size() - n : 0;
   };

@@ -51,9 +51,6 @@ class TreeTiers final : private TierIndex {
   /// nothing: unless it is `loaded`, nothing but room on the device has changed.
   Result<LoadOutcome> load(NodeIndex end, std::size_t from, const LoadBackOptions& options);
 
-  Status attach_store(Result<OpenedStorage> opened);
-  /// Calls off what is under way and waits; nothing is held for the store then.
-  void detach_store() { engine.detach(); }
   Result<Prefetch> prefetch(const Key& key);
 
   Evicted evict(const Evictor::Goal& goal);
@@ -99,6 +96,7 @@ class TreeTiers final : private TierIndex {
   void backup_ended(PageCopy& copy, bool copied) override;
   void load_ended(PageCopy& copy, bool loaded) override;
   // StoreIndex.
+  void store_attached() override;
   std::optional<Extent> hold_unstored(std::uint64_t entry, std::vector<NamedPage>& pages) override;
   bool is_unstored(std::uint64_t entry) const override;
   void put_ended(const Extent& extent, bool stored) override;

@@ -3,6 +3,7 @@
 #include "tiers/host_room.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -61,11 +62,7 @@ bool HostRoom::reserve(std::size_t component, std::size_t n, OwnerId owner,
     keeper_.evict_host({component, n - free, owner});
     if (free_pages(component) < n) return false;
   }
-  PANDO_CHECK(claim.owner == owner || claim.empty(), "owner {} reserves in a claim of owner {}",
-              owner, claim.owner);
   claim.owner = owner;
-  claim.pages.resize(pools_.size());
-  claim.pages[component] += static_cast<std::uint32_t>(n);
   claimed_[component] += n;
   std::vector<std::size_t>& by = claimed_by_[component];
   if (by.size() <= owner) by.resize(owner + std::size_t{1});
@@ -78,16 +75,13 @@ bool HostRoom::reserve(std::size_t component, std::size_t n, OwnerId owner,
   return true;
 }
 
-Status HostRoom::check(const std::vector<const Claim*>& claims) const {
+Status HostRoom::check(std::span<const Claimed> claims) const {
+  std::vector<std::vector<std::size_t>> sums;
+  for (const std::vector<std::size_t>& by : claimed_by_) sums.emplace_back(by.size());
+  for (const Claimed& claimed : claims) sums[claimed.component][claimed.owner] += claimed.num_pages;
   for (std::size_t c = 0; c < pools_.size(); ++c) {
-    std::vector<std::size_t> sums(claimed_by_[c].size());
-    std::size_t sum = 0;
-    for (const Claim* claim : claims) {
-      if (c >= claim->pages.size() || claim->pages[c] == 0) continue;
-      sums[claim->owner] += claim->pages[c];
-      sum += claim->pages[c];
-    }
-    if (sum != claimed_[c] || sums != claimed_by_[c])
+    const std::size_t sum = std::accumulate(sums[c].begin(), sums[c].end(), std::size_t{0});
+    if (sum != claimed_[c] || sums[c] != claimed_by_[c])
       return make_error(ErrorCode::corrupt, "{} host pages of component {} are claimed, counted {}",
                         sum, c, claimed_[c]);
   }

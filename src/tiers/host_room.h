@@ -15,13 +15,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "index/node.h"
 #include "pando/host_pool.h"
 #include "tiers/agreement.h"
-#include "tiers/extent.h"
 
 namespace pando {
 
@@ -58,32 +57,19 @@ class HostRoom {
   /// Pools by component; nullptr where there is none. They and the others must outlive it.
   HostRoom(std::vector<HostPool*> pools, Agreement& ranks, HostKeeper& keeper);
 
-  /// Pages that something under way has been promised, of one owner.
+  /// For whom something under way has claimed pages. It knows itself how many.
   struct Claim {
     OwnerId owner = kSharedOwner;
     bool refused = false;  // a pool has refused some of them here
-    ByComponent<std::uint32_t> pages;
-    bool empty() const {
-      std::uint32_t sum = 0;
-      for (std::size_t c = 0; c < pages.size(); ++c) sum += pages[c];
-      return sum == 0;
-    }
   };
   /// Claims pages of a component, after evicting what is missing, and appends them to `out` unless
   /// the pool refuses. False, and nothing is claimed: no rank has room.
   bool reserve(std::size_t component, std::size_t n, OwnerId owner, std::vector<HostPageId>& out,
                Claim& claim);
   /// So many of them are kept by the index now, or not wanted any more.
-  void unclaim(Claim& claim, std::size_t component, std::size_t n) {
-    claim.pages[component] -= static_cast<std::uint32_t>(n);
+  void unclaim(OwnerId owner, std::size_t component, std::size_t n) {
     claimed_[component] -= n;
-    claimed_by_[component][claim.owner] -= n;
-  }
-  void unclaim(Claim& claim) {
-    for (std::size_t c = 0; c < claim.pages.size(); ++c) {
-      if (claim.pages[c] > 0) unclaim(claim, c, claim.pages[c]);
-    }
-    claim.refused = false;
+    claimed_by_[component][owner] -= n;
   }
 
   /// The most pages that reserve() could give now.
@@ -93,8 +79,13 @@ class HostRoom {
   std::size_t num_components() const { return pools_.size(); }
   HostPool& pool(std::size_t component) const { return *pools_[component]; }
 
-  /// What is counted is the sum of these claims.
-  Status check(const std::vector<const Claim*>& claims) const;
+  struct Claimed {
+    OwnerId owner = kSharedOwner;
+    std::size_t component = 0;
+    std::size_t num_pages = 0;
+  };
+  /// What is counted is the sum of these.
+  Status check(std::span<const Claimed> claims) const;
 
  private:
   std::size_t free_pages(std::size_t component) const;

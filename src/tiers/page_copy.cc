@@ -12,6 +12,7 @@ void PageCopy::clear() {
     of[c].host.clear();
   }
   extents.clear();
+  claim = {};
   num_tokens = 0;
   transfers.clear();
   broken = false;

@@ -31,12 +31,17 @@ struct PageCopy {
 
   ByComponent<Pages> of;
   std::vector<Extent> extents;
-  HostRoom::Claim claim;  // of a backup, on the host pages; none once it has ended
+  HostRoom::Claim claim;  // of a backup: on a host page for each of the device's
   std::size_t num_tokens = 0;
   std::vector<Transfer> transfers;  // of the components that have pages, in their order
   bool broken = false;              // a pool or the copier refused some of it
 
-  void clear();  // keeps the memory; nothing may be claimed
+  void clear();  // keeps the memory; nothing may be claimed any more
+  void unclaim(HostRoom& room) {
+    for (std::size_t c = 0; c < of.size(); ++c) {
+      if (!of[c].device.empty()) room.unclaim(claim.owner, c, of[c].device.size());
+    }
+  }
   /// Device to host; the host pages are protected for writing. What is refused leaves it broken:
   /// what has begun is waited for like any other.
   void start_backup(Copier& copier, std::span<const TierPools> pools, std::size_t stream);

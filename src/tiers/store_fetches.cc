@@ -8,14 +8,14 @@
 
 namespace pando {
 
-StoreFetches::StoreFetches(const Parts& parts, std::size_t max_tokens)
-    : parts_(parts), max_tokens_(max_tokens) {}
+StoreFetches::StoreFetches(const Shared& shared, std::size_t max_tokens)
+    : shared_(shared), max_tokens_(max_tokens) {}
 
 // ---- Asking ------------------------------------------------------------------------------------
 
 PrefetchOutcome StoreFetches::may_fetch(std::size_t num_tokens) const {
   if (num_tokens == 0) return PrefetchOutcome::nothing_to_fetch;
-  if (num_tokens < parts_.opened.prefetch.threshold) return PrefetchOutcome::below_threshold;
+  if (num_tokens < shared_.opened.prefetch.threshold) return PrefetchOutcome::below_threshold;
   if (occupied_tokens_ + num_tokens > max_tokens_) return PrefetchOutcome::rate_limited;
   return PrefetchOutcome::started;
 }
@@ -24,30 +24,30 @@ PrefetchOutcome StoreFetches::may_fetch(std::size_t num_tokens) const {
 PrefetchId StoreFetches::begin(std::unique_ptr<FetchTarget> target) {
   Fetch& fetch = fetches_.emplace_back();
   fetch.id = PrefetchId{++last_id_};
-  fetch.started = parts_.opened.now();
-  fetch.is_probe = parts_.gate.next_is_probe();
+  fetch.started = shared_.opened.now();
+  fetch.is_probe = shared_.gate.next_is_probe();
   std::vector<std::string> keys;
   keys.reserve(target->asked.size());
-  for (const PageName& name : target->asked) keys.push_back(parts_.pages.key(name));
-  if (Result<StoreCall> call = parts_.opened.store->exists(std::move(keys)); call.ok())
+  for (const PageName& name : target->asked) keys.push_back(shared_.pages.key(name));
+  if (Result<StoreCall> call = shared_.opened.store->exists(std::move(keys)); call.ok())
     fetch.question = *call;
   occupied_tokens_ += target->num_tokens;
   fetch.target = std::move(target);
-  ++parts_.stats.prefetches;
+  ++shared_.stats.prefetches;
   return fetch.id;
 }
 
 // A store that does not answer in time has nothing.
 bool StoreFetches::has_answer(Fetch& fetch) {
   if (!fetch.question || fetch.question->finished()) return true;
-  if (parts_.opened.is_late(fetch.started, 0)) fetch.limit = 0;
+  if (shared_.opened.is_late(fetch.started, 0)) fetch.limit = 0;
   return fetch.limit == 0;
 }
 
 double StoreFetches::size_bytes(const FetchTarget& target) const {
   std::size_t sum = 0;
   for (const std::uint32_t at : target.wanted)
-    sum += parts_.pages.page_bytes(target.asked[at].component);
+    sum += shared_.pages.page_bytes(target.asked[at].component);
   return static_cast<double>(sum);
 }
 
@@ -55,14 +55,14 @@ double StoreFetches::size_bytes(const FetchTarget& target) const {
 std::size_t StoreFetches::choose(Fetch& fetch) {
   fetch.target->wanted.clear();
   if (!fetch.question || fetch.limit == 0) return 0;
-  const std::size_t num_tokens = parts_.index.choose(
+  const std::size_t num_tokens = shared_.index.choose(
       *fetch.target,
       [&](std::size_t at) { return fetch.question->outcome(at) == PageOutcome::done; },
       fetch.limit);
   const double bytes = size_bytes(*fetch.target);
-  if (num_tokens == 0 || parts_.gate.is_worth(bytes, bytes, num_tokens)) return num_tokens;
+  if (num_tokens == 0 || shared_.gate.is_worth(bytes, bytes, num_tokens)) return num_tokens;
   if (!fetch.is_judged)
-    ++(fetch.is_probe ? parts_.stats.gate_probes : parts_.stats.gated_prefetches);
+    ++(fetch.is_probe ? shared_.stats.gate_probes : shared_.stats.gated_prefetches);
   fetch.is_judged = true;
   return fetch.is_probe ? num_tokens : 0;
 }
@@ -71,22 +71,26 @@ std::size_t StoreFetches::choose(Fetch& fetch) {
 
 bool StoreFetches::reserve(Fetch& fetch) {
   const FetchTarget& target = *fetch.target;
-  std::vector<std::vector<HostPageId>> pages(parts_.room.num_components());
+  std::vector<std::vector<HostPageId>> pages(shared_.room.num_components());
   std::vector<std::size_t> wanted(pages.size());
   for (const std::uint32_t at : target.wanted) ++wanted[target.asked[at].component];
+  HostRoom::Claim claim;
   bool reserved = true;
-  for (std::size_t c = 0; c < pages.size() && reserved; ++c)
-    reserved =
-        wanted[c] == 0 || parts_.room.reserve(c, wanted[c], target.owner, pages[c], fetch.claim);
-  if (!reserved || fetch.claim.refused) {
+  fetch.claimed.resize(pages.size());
+  for (std::size_t c = 0; c < pages.size() && reserved; ++c) {
+    if (wanted[c] == 0) continue;
+    reserved = shared_.room.reserve(c, wanted[c], target.owner, pages[c], claim);
+    fetch.claimed[c] = reserved ? wanted[c] : 0;
+  }
+  if (!reserved || claim.refused) {
     for (std::size_t c = 0; c < pages.size(); ++c) {
-      if (!pages[c].empty()) parts_.room.pool(c).free(pages[c]);
+      if (!pages[c].empty()) shared_.room.pool(c).free(pages[c]);
     }
     return false;
   }
   for (std::size_t c = 0; c < pages.size(); ++c) {
     if (pages[c].empty()) continue;
-    parts_.room.pool(c).protect_write(pages[c]);
+    shared_.room.pool(c).protect_write(pages[c]);
     std::reverse(pages[c].begin(), pages[c].end());
   }
   for (const std::uint32_t at : target.wanted) {
@@ -99,13 +103,13 @@ bool StoreFetches::reserve(Fetch& fetch) {
 
 // What a queue refuses, and what comes after it, does not arrive.
 void StoreFetches::start_reads(Fetch& fetch) {
-  fetch.reading_since = parts_.opened.now();
+  fetch.reading_since = shared_.opened.now();
   const FetchTarget& target = *fetch.target;
   for (std::size_t i = 0; i < fetch.pages.size(); i += kPagesPerCall) {
     std::vector<StorePage> batch;
     for (std::size_t k = i; k < std::min(fetch.pages.size(), i + kPagesPerCall); ++k)
-      batch.push_back(parts_.pages.page({target.asked[target.wanted[k]], fetch.pages[k].page}));
-    Result<StoreCall> call = parts_.opened.store->get(std::move(batch));
+      batch.push_back(shared_.pages.page({target.asked[target.wanted[k]], fetch.pages[k].page}));
+    Result<StoreCall> call = shared_.opened.store->get(std::move(batch));
     if (!call.ok()) return;
     fetch.calls.push_back(*call);
   }
@@ -123,9 +127,9 @@ void StoreFetches::measure(Fetch& fetch) {
   fetch.is_measured = true;
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < fetch.pages.size(); ++i)
-    bytes += has_arrived(fetch, i) ? parts_.pages.page_bytes(fetch.pages[i].component) : 0;
-  const std::chrono::duration<double> took = parts_.opened.now() - fetch.reading_since;
-  parts_.gate.fetched_bytes.add(static_cast<double>(bytes), took.count());
+    bytes += has_arrived(fetch, i) ? shared_.pages.page_bytes(fetch.pages[i].component) : 0;
+  const std::chrono::duration<double> took = shared_.opened.now() - fetch.reading_since;
+  shared_.gate.fetched_bytes.add(static_cast<double>(bytes), took.count());
 }
 
 bool StoreFetches::is_quiet(const Fetch& fetch) const {
@@ -135,8 +139,8 @@ bool StoreFetches::is_quiet(const Fetch& fetch) const {
 }
 
 bool StoreFetches::may_end(const Fetch& fetch) const {
-  return parts_.opened.prefetch.policy == PrefetchPolicy::best_effort || is_quiet(fetch) ||
-         parts_.opened.is_late(fetch.started, fetch.target->num_tokens);
+  return shared_.opened.prefetch.policy == PrefetchPolicy::best_effort || is_quiet(fetch) ||
+         shared_.opened.is_late(fetch.started, fetch.target->num_tokens);
 }
 
 // ---- Moving on ---------------------------------------------------------------------------------
@@ -175,7 +179,7 @@ void StoreFetches::advance(Fetch& fetch, std::span<const std::int64_t> values) {
       return begin_reading(fetch, static_cast<std::size_t>(least - 1));
     case Phase::reserved:
       if (least == 0) {
-        ++parts_.stats.revoked_prefetches;
+        ++shared_.stats.revoked_prefetches;
         fetch.phase = Phase::ended;
         return;
       }
@@ -192,9 +196,9 @@ void StoreFetches::advance(Fetch& fetch, std::span<const std::int64_t> values) {
 }
 
 void StoreFetches::begin_reading(Fetch& fetch, std::size_t num_tokens) {
-  parts_.stats.prefetch_hit_tokens += num_tokens;
-  if (num_tokens < parts_.opened.prefetch.threshold || fetch.target->wanted.empty()) {
-    ++parts_.stats.revoked_prefetches;
+  shared_.stats.prefetch_hit_tokens += num_tokens;
+  if (num_tokens < shared_.opened.prefetch.threshold || fetch.target->wanted.empty()) {
+    ++shared_.stats.revoked_prefetches;
     call_off(fetch);
     fetch.phase = Phase::ended;
     return;
@@ -202,7 +206,7 @@ void StoreFetches::begin_reading(Fetch& fetch, std::size_t num_tokens) {
   fetch.has_room = reserve(fetch);
   fetch.phase = Phase::reserved;
   const std::int64_t room = fetch.has_room ? 1 : 0;
-  if (parts_.ranks.alone()) advance(fetch, {&room, 1});
+  if (shared_.ranks.alone()) advance(fetch, {&room, 1});
 }
 
 void StoreFetches::report(std::vector<std::int64_t>& values) {
@@ -230,8 +234,8 @@ bool StoreFetches::is_ready(PrefetchId id) const {
   for (const Fetch& fetch : fetches_) {
     if (fetch.id != id) continue;
     if (fetch.phase == Phase::ready || fetch.phase == Phase::ended) return true;
-    if (parts_.opened.prefetch.policy == PrefetchPolicy::best_effort) return true;
-    return parts_.ranks.alone() && parts_.opened.is_late(fetch.started, fetch.target->num_tokens);
+    if (shared_.opened.prefetch.policy == PrefetchPolicy::best_effort) return true;
+    return shared_.ranks.alone() && shared_.opened.is_late(fetch.started, fetch.target->num_tokens);
   }
   return true;
 }
@@ -248,7 +252,7 @@ StoreIndex::Kept StoreFetches::end(PrefetchId id, bool keep_arrived) {
     const bool has_read = fetch.phase == Phase::reading || fetch.phase == Phase::ready;
     if (has_read) measure(fetch);
     const StoreIndex::Kept kept = keep_arrived && has_read ? keep(fetch) : StoreIndex::Kept{};
-    parts_.stats.prefetched_tokens += kept.tokens;
+    shared_.stats.prefetched_tokens += kept.tokens;
     fetch.phase = Phase::ended;
     return kept;
   }
@@ -260,18 +264,19 @@ StoreIndex::Kept StoreFetches::keep(Fetch& fetch) {
   std::vector<std::int64_t> arrived;
   for (std::size_t i = 0; i < fetch.pages.size(); ++i)
     arrived.push_back(has_arrived(fetch, i) ? 1 : 0);
-  parts_.ranks.least(arrived);
+  shared_.ranks.least(arrived);
   for (std::size_t i = 0; i < fetch.pages.size(); ++i) fetch.pages[i].arrived = arrived[i] != 0;
-  const StoreIndex::Kept kept = parts_.index.keep(*fetch.target, fetch.pages);
+  const StoreIndex::Kept kept = shared_.index.keep(*fetch.target, fetch.pages);
   std::vector<HostPageId> pages;
-  for (std::size_t c = 0; c < parts_.room.num_components(); ++c) {
+  for (std::size_t c = 0; c < shared_.room.num_components(); ++c) {
     pages.clear();
     for (const FetchedPage& page : fetch.pages) {
       if (page.kept && page.component == c) pages.push_back(page.page);
     }
     if (pages.empty()) continue;
-    parts_.room.pool(c).complete_write(pages, /*on_device=*/false);
-    parts_.room.unclaim(fetch.claim, c, pages.size());
+    shared_.room.pool(c).complete_write(pages, /*on_device=*/false);
+    shared_.room.unclaim(fetch.target->owner, c, pages.size());
+    fetch.claimed[c] -= pages.size();
   }
   std::erase_if(fetch.pages, [](const FetchedPage& page) { return page.kept; });
   return kept;
@@ -279,8 +284,8 @@ StoreIndex::Kept StoreFetches::keep(Fetch& fetch) {
 
 void StoreFetches::free_pages(Fetch& fetch) {
   for (const FetchedPage& page : fetch.pages) {
-    parts_.room.pool(page.component).abort_write({&page.page, 1});
-    parts_.room.pool(page.component).free({&page.page, 1});
+    shared_.room.pool(page.component).abort_write({&page.page, 1});
+    shared_.room.pool(page.component).free({&page.page, 1});
   }
   fetch.pages.clear();
 }
@@ -288,8 +293,10 @@ void StoreFetches::free_pages(Fetch& fetch) {
 // Nobody touches its pages any more.
 void StoreFetches::let_go(Fetch& fetch) {
   free_pages(fetch);
-  parts_.room.unclaim(fetch.claim);
-  parts_.index.fetch_ended(*fetch.target);
+  for (std::size_t c = 0; c < fetch.claimed.size(); ++c) {
+    if (fetch.claimed[c] > 0) shared_.room.unclaim(fetch.target->owner, c, fetch.claimed[c]);
+  }
+  shared_.index.fetch_ended(*fetch.target);
   occupied_tokens_ -= fetch.target->num_tokens;
 }
 
@@ -303,8 +310,12 @@ void StoreFetches::abandon() {
   fetches_.clear();
 }
 
-void StoreFetches::append_claims(std::vector<const HostRoom::Claim*>& claims) const {
-  for (const Fetch& fetch : fetches_) claims.push_back(&fetch.claim);
+void StoreFetches::append_claims(std::vector<HostRoom::Claimed>& claims) const {
+  for (const Fetch& fetch : fetches_) {
+    for (std::size_t c = 0; c < fetch.claimed.size(); ++c) {
+      if (fetch.claimed[c] > 0) claims.push_back({fetch.target->owner, c, fetch.claimed[c]});
+    }
+  }
 }
 
 }  // namespace pando

@@ -34,8 +34,8 @@ namespace pando {
 
 class StoreFetches {
  public:
-  /// What the engine has, for all its parts.
-  struct Parts {
+  /// What the engine shares with it.
+  struct Shared {
     OpenedStorage& opened;
     const StorePages& pages;
     StoreIndex& index;
@@ -45,7 +45,7 @@ class StoreFetches {
     TierStats& stats;
   };
   /// Fetches occupy at most `max_tokens` on the host.
-  StoreFetches(const Parts& parts, std::size_t max_tokens);
+  StoreFetches(const Shared& shared, std::size_t max_tokens);
 
   /// Whether so many tokens may be fetched; anything but `started` says why not.
   PrefetchOutcome may_fetch(std::size_t num_tokens) const;
@@ -61,7 +61,7 @@ class StoreFetches {
   void abandon();
   bool empty() const { return fetches_.empty(); }
   std::size_t size() const { return fetches_.size(); }
-  void append_claims(std::vector<const HostRoom::Claim*>& claims) const;
+  void append_claims(std::vector<HostRoom::Claimed>& claims) const;
   /// Calls fn(component, page) for each page that is being written.
   template <typename Fn>
   void for_each_page(Fn&& fn) const {
@@ -82,9 +82,9 @@ class StoreFetches {
     std::chrono::steady_clock::time_point started = {};
     std::chrono::steady_clock::time_point reading_since = {};
     std::optional<StoreCall> question;
-    HostRoom::Claim claim;
-    bool is_probe = false;   // fetched whatever the cost gate says
-    bool is_judged = false;  // it said no, and that is counted
+    std::vector<std::size_t> claimed;  // by component, for the target's owner
+    bool is_probe = false;             // fetched whatever the cost gate says
+    bool is_judged = false;            // it said no, and that is counted
     bool is_measured = false;
     bool has_room = false;
     std::vector<FetchedPage> pages;  // in the order of target->wanted
@@ -109,7 +109,7 @@ class StoreFetches {
   void advance(Fetch& fetch, std::span<const std::int64_t> values);
   void begin_reading(Fetch& fetch, std::size_t num_tokens);
 
-  Parts parts_;
+  Shared shared_;
   const std::size_t max_tokens_;
   std::size_t occupied_tokens_ = 0;
   std::deque<Fetch> fetches_;

@@ -34,6 +34,8 @@ struct FetchedPage {
 
 class StoreIndex {
  public:
+  /// A store has been attached, and has been given nothing.
+  virtual void store_attached() = 0;
   /// Of the entry, and of what it stands on, the first extent that is on the host and that no store
   /// has been given: it stays on the host until put_ended(). Appends its pages. Nothing: there is
   /// none, or none any more.

@@ -105,11 +105,15 @@ void StorePuts::report(std::vector<std::int64_t>& values) {
   for (Put& put : puts_) {
     send(put);
     look = look && put.finished();
+    if (!look) {  // what comes after one that is under way need not be looked at
+      values.resize(values.size() + put.extents.size(), kUnderWay);
+      continue;
+    }
     std::size_t page = 0;
     for (const Held& held : put.extents) {
-      std::int64_t value = look ? kDone : kUnderWay;
+      std::int64_t value = kDone;
       for (std::size_t end = page + held.num_pages; page < end; ++page) {
-        if (look && pages_.writes() && !put.is_taken(page)) value = kFailed;
+        if (pages_.writes() && !put.is_taken(page)) value = kFailed;
       }
       values.push_back(value);
     }

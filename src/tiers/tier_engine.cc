@@ -3,6 +3,7 @@
 #include "tiers/tier_engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -83,7 +84,30 @@ void TierEngine::commit_load(std::unique_ptr<PageCopy> copy) {
 
 // ---- The store ---------------------------------------------------------------------------------
 
-Status TierEngine::attach(Result<OpenedStorage> opened, std::size_t max_tokens) {
+Result<std::string> TierEngine::attach(const StorageOptions& options, std::size_t max_tokens,
+                                       const SetWritePolicy& set_write_policy) {
+  const Result<StoragePolicies> policies = parse_storage_policies(options);
+  const bool is_new = !store_;
+  if (is_new) {  // whatever is wrong here, the other ranks must learn of it
+    Result<OpenedStorage> opened =
+        policies.ok() ? open_storage(options) : Result<OpenedStorage>(policies.error());
+    if (Status s = open(std::move(opened), max_tokens); !s) return s.error();
+    index_.store_attached();
+  }
+  if (!policies) return policies.error();
+  if (store_->opened.backend != options.backend)
+    return make_error(ErrorCode::in_use,
+                      "attach_storage: the store \"{}\" is attached; detach it before attaching "
+                      "\"{}\"",
+                      store_->opened.backend, options.backend);
+  if (policies->prefetch) store_->opened.prefetch.policy = *policies->prefetch;
+  if (policies->write) set_write_policy(*policies->write);
+  return fmt::format("the store \"{}\" is attached{}", options.backend,
+                     is_new ? "" : " already; policies updated");
+}
+
+// Ranks agree on whether each could open it, and on the least that any of them can do.
+Status TierEngine::open(Result<OpenedStorage> opened, std::size_t max_tokens) {
   std::size_t max_held = 0;
   for (std::size_t c = 0; c < num_components(); ++c) max_held += room.capacity(c);
   max_held /= kShareHeldByPuts;
@@ -115,10 +139,17 @@ Status TierEngine::attach(Result<OpenedStorage> opened, std::size_t max_tokens) 
   return {};
 }
 
-void TierEngine::detach() {
-  if (!store_) return;
+std::string TierEngine::detach() {
+  if (!store_) return "no store is attached";
   store_->abandon();
-  store_.reset();
+  const std::unique_ptr<StoreLink> store = std::move(store_);
+  return fmt::format("the store \"{}\" is detached", store->opened.backend);
+}
+
+Status TierEngine::clear_store() {
+  if (!store_) return make_error(ErrorCode::unavailable, "clear_storage: no store is attached");
+  Result<StoreCall> call = store_->opened.store->clear();
+  return call ? call->wait() : Status{call.error()};
 }
 
 // ---- Polling -----------------------------------------------------------------------------------
@@ -149,7 +180,7 @@ void TierEngine::apply_copies(std::span<const std::int64_t> values, PollResult& 
   const std::span of_backups = values.first(backups_.size());
   const std::span of_loads = values.subspan(of_backups.size());
   backups_.apply(of_backups, [&](PageCopy& copy, bool copied) {
-    room.unclaim(copy.claim);
+    copy.unclaim(room);
     index_.backup_ended(copy, copied);
     ++(copied ? result.backups : result.failures);
   });
@@ -195,9 +226,21 @@ TierStats TierEngine::tier_stats() const {
   return out;
 }
 
+Status check_prefill(std::size_t num_tokens, double seconds) {
+  if (std::isfinite(seconds) && seconds > 0) return {};
+  return make_error(ErrorCode::invalid_argument,
+                    "report_prefill: {} tokens in {} s; expected a time above 0", num_tokens,
+                    seconds);
+}
+
 Status TierEngine::check() const {
-  std::vector<const HostRoom::Claim*> claims;
-  for (const auto& copy : backups_.list()) claims.push_back(&copy->claim);
+  std::vector<HostRoom::Claimed> claims;
+  for (const auto& copy : backups_.list()) {
+    for (std::size_t c = 0; c < num_components(); ++c) {
+      if (!copy->of[c].device.empty())
+        claims.push_back({copy->claim.owner, c, copy->of[c].device.size()});
+    }
+  }
   if (store_) store_->fetches.append_claims(claims);
   return room.check(claims);
 }

@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -117,10 +118,20 @@ class TierEngine {
 
   // ---- The store ----
 
-  /// Everything that ranks must agree on when a store is attached: whether each could open it, and
-  /// the least that any of them can do.
-  Status attach(Result<OpenedStorage> opened, std::size_t default_max_tokens);
-  void detach();
+  // The calls of the caches. Attaching validates everything first and changes something last; where
+  // the same store is attached, it changes policies only. `max_tokens` is what fetches may occupy
+  // unless the options say.
+  using SetWritePolicy = std::function<void(WritePolicy)>;
+  Result<std::string> attach(const StorageOptions& options, std::size_t max_tokens,
+                             const SetWritePolicy& set_write_policy);
+  /// Calls off what is under way and waits; nothing is held for the store then.
+  std::string detach();
+  Status clear_store();
+  StoreStats store_stats() const { return store_ ? store_->opened.store->stats() : StoreStats{}; }
+  bool is_ready(PrefetchId id) const { return !store_ || store_->fetches.is_ready(id); }
+  StoreIndex::Kept end_fetch(PrefetchId id, bool keep) {
+    return store_ ? store_->fetches.end(id, keep) : StoreIndex::Kept{};
+  }
   /// nullptr: none is attached.
   StoreLink* store() const { return store_.get(); }
   /// The entry has something on the host that the store may lack.
@@ -139,6 +150,9 @@ class TierEngine {
   bool idle() const { return backups_.empty() && loads_.empty() && (!store_ || store_->idle()); }
   UnderWay under_way() const;
   TierStats tier_stats() const;
+  void add_prefill(std::size_t num_tokens, double seconds) {
+    gate.prefilled_tokens.add(static_cast<double>(num_tokens), seconds);
+  }
 
   /// What is claimed is what is under way.
   Status check() const;
@@ -161,6 +175,7 @@ class TierEngine {
 
  private:
   friend struct StoreLink;
+  Status open(Result<OpenedStorage> opened, std::size_t max_tokens);
   void apply_copies(std::span<const std::int64_t> values, PollResult& result);
 
   const Options options_;
@@ -176,5 +191,8 @@ class TierEngine {
   CopyQueue backups_, loads_;
   std::unique_ptr<StoreLink> store_;
 };
+
+/// An error unless such a prefill can have been.
+Status check_prefill(std::size_t num_tokens, double seconds);
 
 }  // namespace pando

@@ -63,6 +63,36 @@ TEST_F(StorageTierTest, WhatTheStoreRefusedIsPutAgainWhenItIsHit) {
   EXPECT_TRUE(cache.closes());
 }
 
+TEST_F(StorageTierTest, ASlowStoreLeavesTheHostToTheCache) {
+  Gate puts;
+  const std::string slow = name + "_slow";
+  register_store(slow, [&](const Config&) -> Result<std::unique_ptr<StoreBackend>> {
+    return std::unique_ptr<StoreBackend>(std::make_unique<ScriptedBackend>([&](StoreBatch& batch) {
+      puts.pass();
+      inner->put(batch);
+    }));
+  }).value();
+  TieredCache cache(kPages);  // 32 host pages
+  StorageOptions o = storage();
+  o.backend = slow;
+  cache->attach_storage(o).value();
+  puts.shut();
+  for (Token i = 0; i < 16; ++i) {
+    cache.put(tokens(16, 100 * i));
+    while (cache->under_way().backups > 0) (void)cache->poll();
+    cache->evict(SIZE_MAX);
+  }
+  EXPECT_EQ(cache->tier_stats().refused_backups, 0u);
+  EXPECT_EQ(cache->host_sizes().protected_tokens, 32u) << "a quarter";
+  EXPECT_EQ(cache->under_way().puts, 16u) << "two are put, and the others wait, gone or not";
+  EXPECT_TRUE(cache.closes());
+  puts.open();
+  cache.settle();
+  EXPECT_EQ(num_stored(), 32u) << "what the host has";
+  EXPECT_EQ(cache->host_sizes().protected_tokens, 0u);
+  EXPECT_TRUE(cache.closes());
+}
+
 // ---- Attaching ---------------------------------------------------------------------------------
 
 TEST_F(StorageTierTest, TheSameStoreAgainChangesPoliciesOnly) {
