@@ -117,7 +117,9 @@ inline Slots slots_of(const Request& request) {
 /// verb is that of the cache, on the tokens that are computed.
 struct Running {
   explicit Running(Tokens prompt, std::string_view ns = {})
-      : prompt(std::move(prompt)), options{.ns = std::string(ns)}, num_computed(this->prompt.size()) {}
+      : prompt(std::move(prompt)),
+        options{.ns = std::string(ns)},
+        num_computed(this->prompt.size()) {}
 
   /// The first n tokens are computed (or about to be).
   void computed(std::size_t n) { num_computed = n; }

@@ -100,10 +100,13 @@ class Writer {
     return reopen(transfer);
   }
 
-  /// In one go, so that the write need not extend the file: that takes a kernel thread, which waits
-  /// for the disk. Where it is not to be had the write does it.
+  /// In one go, so that the write need not extend the file: kernels do that one at a time, and wait
+  /// for it. Where it is not to be had the write does it; and of small pages, where it costs 10 µs
+  /// and as much again when the blocks are marked as written, and kernel threads do the extending
+  /// on another core: 64 KiB pages were at 0.25 of fio with it and at 0.6 to 0.7 without.
   Status allocate(const PageWrite& write, const StorePage& page) {
     const std::uint64_t size_bytes = file_bytes(page.size_bytes());
+    if (mode_.uring && page.size_bytes() < kSmallPageBytes) return {};
     if (::fallocate(write.file.get(), 0, 0, static_cast<off_t>(size_bytes)) == 0 || !is_full(errno))
       return {};
     return make_error(ErrorCode::out_of_capacity, "no room for {} bytes in {}: {}", size_bytes,
