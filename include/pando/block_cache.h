@@ -86,6 +86,7 @@ struct BlockCacheOptions {
   CacheObserver* observer = nullptr;
   /// Those who mirror this cache, making the same calls in the same order: what depends on timing
   /// or room is agreed on with them (docs/design.md). Must outlive the cache. None: it is alone.
+  /// With a host tier, not with the policy "hazard", which draws pages by their numbers.
   Ranks* ranks = nullptr;
 
   Status validate() const;
