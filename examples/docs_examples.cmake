@@ -1,13 +1,16 @@
 # Every piece of C++ in docs/ and the program of README.md, compiled and run under the address
 # sanitizer: what a reader copies must compile, and must not read what is gone.
-set(example_flags $<$<NOT:$<BOOL:${PANDO_SANITIZE}>>:-fsanitize=address>)
+set(docs_flags)
+if(NOT PANDO_SANITIZE)  # else every target has its sanitizers
+  set(docs_flags -fsanitize=address -fno-omit-frame-pointer -g1)
+endif()
 
 function(add_docs_program name source)
   add_executable(${name} ${source})
   target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE pando::pando)
-  target_compile_options(${name} PRIVATE ${example_flags} -fno-omit-frame-pointer -g1)
-  target_link_options(${name} PRIVATE ${example_flags})
+  target_compile_options(${name} PRIVATE ${docs_flags})
+  target_link_options(${name} PRIVATE ${docs_flags})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/examples)
   if(PANDO_BUILD_TESTS)
     add_test(NAME example.${name} COMMAND ${name})
