@@ -74,7 +74,6 @@ class StorePuts {
   Store& store_;
   const StorePages& pages_;
   StoreIndex& index_;
-  const Agreement& ranks_;
   TierStats& stats_;
   const std::size_t max_held_;
   const bool active_;  // this rank writes, or others do

@@ -128,9 +128,9 @@ Status TierEngine::open(Result<OpenedStorage> opened, std::size_t max_tokens) {
     auto& made = components.emplace_back();
     const auto group = static_cast<std::uint32_t>(options_.are_groups ? c : 0);
     if (pool != nullptr)
-      made.emplace(
+      made = StorePages::Component{
           KeySpace(opened->scope, pool->geometry(), pool->layout(), options_.kinds[c], group),
-          pool);
+          pool};
   }
   const StoreLink::Limits limits{static_cast<std::size_t>(values[1]),
                                  static_cast<std::size_t>(values[2])};
