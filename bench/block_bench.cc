@@ -4,8 +4,8 @@
 // records.
 #include <cstring>
 
-#include "cached_prompt.h"
-#include "hash_messages.h"
+#include "cases/cached_prompt.h"
+#include "cases/hash_messages.h"
 #include "limit.h"
 #include "pando/block_cache.h"
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <string>
 
-#include "forest.h"
+#include "cases/forest.h"
 #include "limit.h"
 
 namespace pando::bench {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Insert of 8192 tokens of which 6144 are there, beside its limit.
-#include "insert_case.h"
+#include "cases/insert_case.h"
 #include "limit.h"
 
 namespace pando::bench {

@@ -4,7 +4,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "measure.h"
+#include "cases/measure.h"
 
 namespace pando::bench {
 

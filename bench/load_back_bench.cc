@@ -6,10 +6,11 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "cases/tree.h"
 #include "limit.h"
 #include "pando/copier.h"
+#include "pando/paths.h"
 #include "plain_copy.h"
-#include "tree.h"
 
 namespace pando::bench {
 namespace {
@@ -46,9 +47,10 @@ class Conversations {
       for (std::size_t i = 0; i < 2; ++i) tree_.insert(sequences_[i].first(end));
       settle();
     }
-    const Match other = *tree_.cache->match({sequences_[1]});
-    other_ = *tree_.cache->lock(other);
-    require(tree_.cache->match({sequences_[0]}, slots_)->length == kLength, "all is cached");
+    const Match other = *tree_.cache->paths().match({sequences_[1]});
+    other_ = *tree_.cache->paths().lock(other);
+    require(tree_.cache->paths().match({sequences_[0]}, slots_)->length == kLength,
+            "all is cached");
     written_ = fingerprint();
   }
 
@@ -56,12 +58,12 @@ class Conversations {
   void demote() {
     lease_.release();
     tree_.cache->evict(kLength);
-    const Match match = *tree_.cache->match({sequences_[0]}, slots_);
+    const Match match = *tree_.cache->paths().match({sequences_[0]}, slots_);
     require(match.length == 0 && match.host_length == kLength, "all is on the host");
-    lease_ = *tree_.cache->lock(match);
+    lease_ = *tree_.cache->paths().lock(match);
   }
   void load_back() {
-    const auto loaded = tree_.cache->load_back(lease_, slots_);
+    const auto loaded = tree_.cache->paths().load_back(lease_, slots_);
     require(loaded.ok() && loaded->tokens == kLength, "all is loaded");
   }
   /// Sleeps until the last layer has arrived.

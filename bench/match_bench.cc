@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "cases/match_visit.h"
+#include "cases/tree.h"
 #include "limit.h"
-#include "match_visit.h"
-#include "tree.h"
+#include "pando/paths.h"
 
 namespace pando::bench {
 namespace {
@@ -24,13 +25,14 @@ void run(benchmark::State& state, const Sequences& sequences, std::size_t rounds
   const auto order = shuffled(sequences.size(), 1);
   const auto limit_order = shuffled(sequences.size(), 2);
   for (const std::size_t i : order)
-    require(tree.cache->match({sequences[i]}, visit.out)->length == length, "whole key matches");
+    require(tree.cache->paths().match({sequences[i]}, visit.out)->length == length,
+            "whole key matches");
 
   std::size_t w = 0;
   std::size_t l = 0;
   const auto work = [&](std::size_t) {
     const std::size_t i = order[w++ % order.size()];
-    benchmark::DoNotOptimize(tree.cache->match({sequences[i]}, visit.out)->length);
+    benchmark::DoNotOptimize(tree.cache->paths().match({sequences[i]}, visit.out)->length);
     benchmark::ClobberMemory();
   };
   const Measured measured = measure(
@@ -54,11 +56,13 @@ void match_hot(benchmark::State& state, std::optional<std::size_t> window) {
     tree.insert(other, released(at));
   }
   if (window)
-    require(tree.cache->probe({sequences[0].first(4096)}) == 0, "the first half has no window");
+    require(tree.cache->paths().probe({sequences[0].first(4096)}) == 0,
+            "the first half has no window");
   Visit visit(sequences);
-  require(tree.cache->match({sequences[0]}, visit.out)->length == 8192, "whole key matches");
+  require(tree.cache->paths().match({sequences[0]}, visit.out)->length == 8192,
+          "whole key matches");
   const auto work = [&](std::size_t) {
-    benchmark::DoNotOptimize(tree.cache->match({sequences[0]}, visit.out)->length);
+    benchmark::DoNotOptimize(tree.cache->paths().match({sequences[0]}, visit.out)->length);
     benchmark::ClobberMemory();
   };
   const Measured measured = measure(

@@ -7,8 +7,9 @@
 
 #include <cstdio>
 
+#include "cases/tree.h"
 #include "limit.h"
-#include "tree.h"
+#include "pando/inspect.h"
 
 namespace pando::bench {
 namespace {
@@ -31,8 +32,8 @@ void metadata(benchmark::State& state, std::size_t page_size) {
     Tree tree(kUnique, page_size);
     for (std::size_t i = 0; i < kCount; ++i) tree.insert(sequences[i]);
     const std::size_t used = resident_bytes() - before;
-    require(tree.cache->sizes().total == kUnique, "all sequences are cached");
-    const std::size_t told = tree.cache->memory_bytes() + tree.allocator->memory_bytes();
+    require(tree.cache->inspect().sizes().total == kUnique, "all sequences are cached");
+    const std::size_t told = tree.cache->inspect().memory_bytes() + tree.allocator->memory_bytes();
     state.counters["bytes_per_token"] = static_cast<double>(used) / kUnique;
     state.counters["limit_ratio"] = static_cast<double>(used) / (kUnique * sizeof(Token));
     state.counters["told_per_token"] = static_cast<double>(told) / kUnique;

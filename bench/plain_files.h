@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "measure.h"
+#include "cases/measure.h"
 
 namespace pando::bench {
 

@@ -4,9 +4,10 @@
 // trees are measured in turns.
 #include <string>
 
-#include "forest.h"
+#include "cases/forest.h"
+#include "cases/match_visit.h"
 #include "limit.h"
-#include "match_visit.h"
+#include "pando/paths.h"
 
 namespace pando::bench {
 namespace {
@@ -55,7 +56,7 @@ class Prompt {
       : tree_(64 * 1024, kPage, options(retained), policy), slots_(8192) {
     if (retained) {
       ns_ = make_namespace({.tenant = "tenant"});
-      session_ = *tree_.cache->open_session();
+      session_ = *tree_.cache->retention().open_session();
     }
     const RetentionRange kept{.to = 4096, .priority = 2, .duration = std::chrono::hours(1)};
     InsertOptions first;
@@ -67,11 +68,12 @@ class Prompt {
       other.resize(at + kPage, 1);
       tree_.insert({other, ns_}, {});
     }
-    if (retained) require(tree_.cache->pin({sequences_[0].first(2048), ns_}).ok(), "pin");
+    if (retained)
+      require(tree_.cache->retention().pin({sequences_[0].first(2048), ns_}).ok(), "pin");
     require(match() == 8192, "whole key matches");
   }
 
-  std::size_t match() { return tree_.cache->match({sequences_[0], ns_}, slots_)->length; }
+  std::size_t match() { return tree_.cache->paths().match({sequences_[0], ns_}, slots_)->length; }
 
  private:
   static CacheOptions options(bool retained) {

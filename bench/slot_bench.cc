@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
+#include "cases/tree.h"
 #include "limit.h"
 #include "pando/slot_cache.h"
-#include "tree.h"
 
 namespace pando::bench {
 namespace {

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "limit.h"
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "tier_tree.h"
 
 namespace pando::bench {
@@ -75,19 +77,20 @@ class Forest {
 
   /// Removes the least recently used leaves, and takes slots to insert them again.
   void make_way(std::size_t n) {
-    const std::size_t nodes = cache().num_nodes();
+    const std::size_t nodes = cache().inspect().num_nodes();
     cache().evict(n * kPage);
-    cache().evict_host(n * kPage);
-    require(cache().num_nodes() == nodes - n, "leaves have gone");
+    cache().tiers().evict_host(n * kPage);
+    require(cache().inspect().num_nodes() == nodes - n, "leaves have gone");
     slots_.assign(n, std::vector<SlotId>(2 * kPage));
     for (std::size_t i = 0; i < n; ++i) {
-      require(cache().match({oldest(i)}, slots_[i])->length == kPage, "what is shared stays");
+      require(cache().paths().match({oldest(i)}, slots_[i])->length == kPage,
+              "what is shared stays");
       extend_slots(cache(), slots_[i], kPage);
     }
   }
   /// Inserts the i-th of those: that starts a backup.
   void insert_again(std::size_t i) {
-    const auto inserted = cache().insert({oldest(i)}, slots_[i], {.owned_by_tree = kPage});
+    const auto inserted = cache().paths().insert({oldest(i)}, slots_[i], {.owned_by_tree = kPage});
     benchmark::DoNotOptimize(inserted->length);
   }
   void next_oldest() { oldest_ = (oldest_ + slots_.size()) % num_leaves(); }
@@ -122,20 +125,21 @@ void evict_host(benchmark::State& state, std::size_t leaves) {
   Forest small(1000);
   Forest large(leaves);
   const auto refill = [&](Forest& forest) {
-    if (forest.cache().host_sizes().total >= (forest.num_leaves() / 2 + kBatch) * kPage) return;
+    if (forest.cache().inspect().host_sizes().total >= (forest.num_leaves() / 2 + kBatch) * kPage)
+      return;
     forest.fill();
     forest.demote();
   };
   const auto evict = [&](Forest& forest) {
     return time_each(kBatch, [&](std::size_t) {
-      benchmark::DoNotOptimize(forest.cache().evict_host(kPage).tokens);
+      benchmark::DoNotOptimize(forest.cache().tiers().evict_host(kPage));
     });
   };
   for (Forest* forest : {&small, &large}) {
     forest->demote();
-    require(forest->cache().host_sizes().evictable >= forest->num_leaves() * kPage,
+    require(forest->cache().inspect().host_sizes().evictable >= forest->num_leaves() * kPage,
             "all leaves are on the host only");
-    require(forest->cache().evict_host(kPage).nodes == 1, "a victim is a leaf");
+    require(forest->cache().tiers().evict_host(kPage) == kPage, "a victim is a leaf");
   }
   require(small.cache().check().ok(), "tree and pools agree");
   const Measured measured = in_turns(large, small, 100, [&](Forest& forest) {

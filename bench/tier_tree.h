@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <memory>
 
+#include "cases/tree.h"
 #include "copy/transfer_task.h"
-#include "tree.h"
 
 namespace pando::bench {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "cases/tree.h"
 #include "limit.h"
-#include "tree.h"
 
 namespace pando::bench {
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "pando/cache.h"
+#include "pando/inspect.h"
 
 namespace {
 
@@ -29,9 +30,7 @@ void serve(pando::PrefixCache& cache, const std::vector<pando::Token>& prompt, c
 
 int main() {
   auto allocator = *pando::PagedAllocator::create({.capacity_tokens = 4096, .page_size = 16});
-  pando::CacheOptions options;
-  options.page_size = allocator->page_size();
-  auto cache = *pando::PrefixCache::create(options, *allocator);
+  auto cache = *pando::PrefixCache::create({}, *allocator);
 
   std::vector<pando::Token> system_prompt(1000);
   std::iota(system_prompt.begin(), system_prompt.end(), 1);
@@ -44,6 +43,6 @@ int main() {
       serve(*cache, prompt, who);  // the next turn of the same conversation
     }
   }
-  std::printf("%s", cache->dump().c_str());
+  std::printf("%s", cache->inspect().dump().c_str());
   return cache->check().ok() ? 0 : 1;
 }

@@ -37,7 +37,7 @@ def main() -> None:
         if who == "cleo":
             follow_up = np.arange(first + 500, first + 600, dtype=np.int32)
             serve(cache, np.concatenate([prompt, follow_up]), who)  # the next turn
-    print(cache.dump(), end="")
+    print(cache.inspect.dump(), end="")
     cache.check()
 
 

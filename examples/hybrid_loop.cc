@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "pando/cache.h"
+#include "pando/inspect.h"
 
 namespace {
 
@@ -35,9 +36,9 @@ void serve(pando::PrefixCache& cache, std::span<const pando::Token> prompt) {
   cache.finish(request).value();
   std::printf(
       "%4zu of %4zu tokens from the cache; now %zu tokens, %zu with a window, %zu snapshots\n",
-      match.length, prompt.size(), cache.sizes().total,
-      cache.sizes(pando::ComponentKind::window).total,
-      cache.sizes(pando::ComponentKind::state).total);
+      match.length, prompt.size(), cache.inspect().sizes().total,
+      cache.inspect().sizes(pando::ComponentKind::window).total,
+      cache.inspect().sizes(pando::ComponentKind::state).total);
 }
 
 }  // namespace
@@ -47,7 +48,6 @@ int main() {
       {.full_tokens = 4096, .window_tokens = 512, .page_size = kPage});
   auto states = *pando::StateAllocator::create(8);
   pando::CacheOptions options;
-  options.page_size = kPage;
   options.window = 128;
   options.state = pando::StateOptions{.snapshot_interval = 256};
   auto cache =
@@ -57,6 +57,6 @@ int main() {
   std::iota(conversation.begin(), conversation.end(), 1);
   for (const std::size_t length : {1000, 1150, 1400, 1600})
     serve(*cache, std::span(conversation).first(length));
-  std::printf("%s", cache->dump().c_str());
+  std::printf("%s", cache->inspect().dump().c_str());
   return cache->check().ok() ? 0 : 1;
 }

@@ -29,7 +29,6 @@ std::vector<Token> prompt(int number) {
 struct Engine {
   explicit Engine(const std::string& directory) {
     CacheOptions options;
-    options.page_size = kPage;
     HostTierOptions& host_tier = options.host.emplace();
     host_tier.full = {device.get(), host.get()};
     host_tier.copier = copier.get();
@@ -41,7 +40,7 @@ struct Engine {
     if (!directory.empty()) storage.options = R"({"directory": ")" + directory + R"("})";
     storage.scope.model = "example/model";
     storage.prefetch_policy = "wait_complete";
-    std::printf("%s\n", cache->attach_storage(storage)->c_str());
+    std::printf("%s\n", cache->tiers().attach_storage(storage)->c_str());
   }
 
   /// Returns how many tokens came from the store.

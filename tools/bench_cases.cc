@@ -6,13 +6,14 @@
 #include <cstring>
 #include <memory>
 
-#include "bench/cached_prompt.h"
-#include "bench/forest.h"
-#include "bench/hash_messages.h"
-#include "bench/insert_case.h"
-#include "bench/match_visit.h"
-#include "bench/tree.h"
+#include "cases/cached_prompt.h"
+#include "cases/forest.h"
+#include "cases/hash_messages.h"
+#include "cases/insert_case.h"
+#include "cases/match_visit.h"
+#include "cases/tree.h"
 #include "pando/block_cache.h"
+#include "pando/paths.h"
 
 namespace pando::tools {
 namespace {
@@ -43,10 +44,11 @@ CaseResult match(double effort) {
   const Sequences sequences(1, kPrompt, 0, 1);
   const Tree tree = tree_of_edges(sequences[0]);
   Visit visit(sequences);
-  require(tree.cache->match({sequences[0]}, visit.out)->length == kPrompt, "whole key matches");
+  require(tree.cache->paths().match({sequences[0]}, visit.out)->length == kPrompt,
+          "whole key matches");
   const Measured measured = measure(
       rounds(401, effort), 200,
-      [&](std::size_t) { keep(tree.cache->match({sequences[0]}, visit.out)->length); },
+      [&](std::size_t) { keep(tree.cache->paths().match({sequences[0]}, visit.out)->length); },
       [&](std::size_t) { visit.limit(0); }, [] {});
   return {measured, kPrompt};
 }
@@ -59,12 +61,13 @@ CaseResult match_wide(std::size_t leaves, double effort) {
   Visit visit(sequences);
   const auto order = shuffled(leaves, 1), limit_order = shuffled(leaves, 2);
   for (const std::size_t i : order)
-    require(tree.cache->match({sequences[i]}, visit.out)->length == kLength, "whole key matches");
+    require(tree.cache->paths().match({sequences[i]}, visit.out)->length == kLength,
+            "whole key matches");
   std::size_t w = 0, l = 0;
   const Measured measured = measure(
       rounds(101, effort), 500,
       [&](std::size_t) {
-        keep(tree.cache->match({sequences[order[w++ % leaves]]}, visit.out)->length);
+        keep(tree.cache->paths().match({sequences[order[w++ % leaves]]}, visit.out)->length);
       },
       [&](std::size_t) { visit.limit(limit_order[l++ % leaves]); }, [] {});
   return {measured, kLength};
@@ -73,10 +76,11 @@ CaseResult match_wide(std::size_t leaves, double effort) {
 CaseResult probe(double effort) {
   const Sequences sequences(1, kPrompt, 0, 1);
   const Tree tree = tree_of_edges(sequences[0]);
-  require(tree.cache->probe({sequences[0]}) == kPrompt, "all of it");
+  require(tree.cache->paths().probe({sequences[0]}) == kPrompt, "all of it");
   const std::vector<Token> copy(sequences[0].begin(), sequences[0].end());
   const Measured measured = measure(
-      rounds(401, effort), 200, [&](std::size_t) { keep(tree.cache->probe({sequences[0]})); },
+      rounds(401, effort), 200,
+      [&](std::size_t) { keep(tree.cache->paths().probe({sequences[0]})); },
       [&](std::size_t) {
         keep(std::memcmp(sequences[0].data(), copy.data(), kPrompt * sizeof(Token)));
       },

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `pando bench` measures: single operations, each beside the limit of the same work in the
-// same run, as in bench/. Every case checks what it does before it times it, and ends the program
-// if that is wrong.
+// same run, by the workloads of src/cases/. Every case checks what it does before it times it, and
+// ends the program if that is wrong.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "bench/measure.h"
+#include "cases/measure.h"
 
 namespace pando::tools {
 

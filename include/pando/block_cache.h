@@ -190,13 +190,8 @@ class BlockCache {
   /// Forgets everything on the device and the host. Refused while blocks are held.
   Status reset();
 
-  // Tiers: see tiers.h.
+  // Between tiers: see tiers.h.
   PollResult poll();
-  Result<std::string> attach_storage(const StorageOptions& options);
-  Result<std::string> detach_storage();
-  Status clear_storage();
-  bool has_storage() const;
-  StoreStats storage_stats() const;
   /// Begins to bring blocks of the request that neither device nor host have from the store to the
   /// host, as many as a hit can use.
   Result<Prefetch> prefetch(const BlockRequest& request);
@@ -205,15 +200,9 @@ class BlockCache {
   std::size_t end_prefetch(PrefetchId id);
   /// Gives up all of it: the request goes away.
   void abort_prefetch(PrefetchId id);
-  /// Evicts blocks of a group from the host, the least valuable first, until at least so many
-  /// tokens are gone or what is left is in use. Returns the tokens.
-  std::size_t evict_host(std::size_t num_tokens, std::size_t group = 0);
-  /// What has been started between tiers and not yet been applied by poll().
-  UnderWay under_way() const;
-  /// The engine has computed so many tokens in this time: what loads are weighed against, see
-  /// BlockHostOptions::cost_gate.
-  Status report_prefill(std::size_t num_tokens, double seconds);
-  TierStats tier_stats() const;
+  /// Host memory and the store behind it.
+  Tiers& tiers();
+  const Tiers& tiers() const;
 
   const BlockCacheOptions& options() const;
   const BlockHasher& hasher() const;

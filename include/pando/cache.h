@@ -5,7 +5,8 @@
 //
 // Life of a request: start (match, lock, slots) -> allocate -> forward -> checkpoint after each
 // chunk; append and allocate for each sampled token -> finish. docs/tour.md follows one through the
-// files.
+// files. What is not a request's has its own headers: tiers.h, retention.h, inspect.h, and paths.h
+// for engines that keep requests and slots themselves.
 //
 // Hybrid models switch on components that a node may have beside its full-attention side: a window
 // (sliding-window layers) and a snapshot of state (recurrent layers). A match then ends where all
@@ -15,10 +16,8 @@
 // A cache belongs to one thread. Bad input is refused and changes nothing.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,7 +26,6 @@
 
 #include "pando/allocator.h"
 #include "pando/events.h"
-#include "pando/explain.h"
 #include "pando/policy.h"
 #include "pando/ranks.h"
 #include "pando/result.h"
@@ -40,6 +38,11 @@
 namespace pando {
 
 class CacheObserver;
+class Inspector;
+class Paths;
+class PrefixCache;
+struct EngineSlots;
+struct PrefixCacheImpl;
 
 /// Which snapshots of recurrent state stay when a path grows beyond them.
 struct StateOptions {
@@ -52,10 +55,9 @@ struct StateOptions {
 };
 
 struct CacheOptions {
-  std::size_t page_size = 1;  ///< any power of two; that of the allocator
-  bool bigram = false;        ///< EAGLE: n tokens are n - 1 overlapping pairs
-  bool disabled = false;      ///< nothing is kept; requests get their slots back as they should
-  bool events = false;        ///< record KV events
+  bool bigram = false;    ///< EAGLE: n tokens are n - 1 overlapping pairs
+  bool disabled = false;  ///< keep nothing: every slot goes back to the allocator at finish()
+  bool events = false;    ///< record KV events
   bool evict_whole_nodes = false;  ///< evict() drops its last victim whole instead of trimming it
   bool partial_pages = true;       ///< report, and hold, further tokens that agree inside a page
   /// Seeds the table that finds children. Random unless given; the tree does not depend on it.
@@ -125,88 +127,6 @@ struct Match {
   std::uint32_t cache = 0;  ///< which cache this is from
 };
 
-class PrefixCache;
-
-/// Keeps a matched path in place until released: the nodes up to the root, of the window what the
-/// next token can see, and the snapshot; of the host part, what is on the host. Move-only. Must not
-/// outlive its cache.
-class [[nodiscard]] Lease {
- public:
-  Lease() = default;
-  Lease(Lease&& other) noexcept;
-  Lease& operator=(Lease&& other) noexcept;
-  ~Lease() { release(); }
-
-  void release();
-  /// Lets go of the partly matched page alone, once its rows are copied.
-  void release_partial();
-  /// Lets go of the window alone, once it is behind what the request looks at. An error if this
-  /// lease does not hold one (any more).
-  Status release_window();
-  /// Lets go of the snapshot alone, once it is copied. An error if there is none (any more).
-  Status release_snapshot();
-  /// False for an empty lease: nothing was matched.
-  explicit operator bool() const { return path_.node || partial_.node || host_node_; }
-  NodeId node() const { return path_.node; }
-  /// The end of the host part that load_back() would bring.
-  NodeId host_node() const { return host_node_; }
-
- private:
-  friend class PrefixCache;
-  struct Hold {
-    NodeId node = {};
-    std::optional<std::uint32_t> window_from = {};  // first page whose window is held
-    bool snapshot = false;
-  };
-  PrefixCache* cache_ = nullptr;
-  Hold path_;
-  Hold partial_;
-  NodeId host_node_ = {};
-};
-
-struct InsertOptions {
-  /// slots[0, owned_by_tree) came from a match and are the tree's already; the rest is the
-  /// caller's.
-  std::size_t owned_by_tree = 0;
-  /// A lease that holds exactly these. Then neither their tokens nor their slots are looked at
-  /// again, and the cost is that of the rest.
-  const Lease* held = nullptr;
-  std::int32_t priority = 0;  ///< raises the whole path to at least this
-  bool chunked = false;       ///< a part of a prefill: does not count as a hit
-  /// The request will insert more: a policy that learns from requests counts it when it has
-  /// finished.
-  bool unfinished = false;
-
-  /// Priorities of parts of the key, of which all must be.
-  std::span<const RetentionRange> retention = {};
-  SessionId session = {};  ///< an open one: what is new is its own until others use it
-
-  /// Window component: the caller's own slots before this position, a multiple of the page size,
-  /// have given back their window side.
-  std::size_t window_released = 0;
-  /// State component: the state after the last whole page of the key. The tree takes it.
-  StateSlot snapshot = {};
-};
-
-struct Inserted {
-  std::size_t length = 0;  ///< tokens of the key now in the tree; the tail after it is the caller's
-  std::size_t existing = 0;  ///< of these, were there before
-  std::size_t freed = 0;     ///< slots given back: the caller's duplicates, or those they replace
-  std::size_t revived = 0;   ///< tokens that have a window again
-  std::size_t widened_ranges = 0;  ///< of the retention, that were not whole pages
-  NodeId node = {};                ///< ends at `length`
-  std::uint32_t cache = 0;         ///< which cache this is from
-
-  /// What match() would find of it now, for lock().
-  Match match() const {
-    return {.length = length,
-            .end = MatchEnd::page_boundary,
-            .node = node,
-            .agreed_length = length,
-            .cache = cache};
-  }
-};
-
 struct RequestOptions {
   std::string ns = {};  ///< where its tokens may be shared, see make_namespace()
   std::int32_t priority = 0;
@@ -260,30 +180,10 @@ class [[nodiscard]] Request {
 
  private:
   friend class PrefixCache;
+  friend struct PrefixCacheImpl;
   struct Impl;
   explicit Request(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
-};
-
-/// Takes slots that the cache lets go of. Must not call back into the cache.
-using SlotSink = std::function<void(std::span<const SlotId>)>;
-
-/// Slots of an engine that has an allocator of its own. Each of the first four is called at most
-/// once per cache operation (dropping a lease is one), in the order move_window, free_window, free.
-struct EngineSlots {
-  std::size_t max_slots = 0;  ///< slots are numbered below this
-  SlotSink free;              ///< with the window side, where they have one
-  SlotSink free_window = {};  ///< only the window side; needed with a window, as the next
-  /// The window slots of from[i] belong to to[i] from now on, which has none.
-  std::function<void(std::span<const SlotId> from, std::span<const SlotId> to)> move_window = {};
-
-  // With a host tier, for load_back. All or nothing.
-  /// Whole pages, without a window side.
-  std::function<bool(std::span<SlotId> out)> alloc = {};
-  /// Gives whole pages of full slots, which have none, their window side.
-  std::function<bool(std::span<const SlotId> full)> alloc_window = {};
-  /// The window slot of each full slot, which has one.
-  std::function<void(std::span<const SlotId> full, std::span<SlotId> window)> translate = {};
 };
 
 /// What to free at least, and for whom: other tenants keep what they have up to their floors.
@@ -303,21 +203,10 @@ struct EvictResult {
   std::size_t demoted_tokens = 0;  ///< of `tokens`, are still on the host
 };
 
-/// Totals since creation or reset(), in tokens unless said otherwise.
-struct CacheStats {
-  std::uint64_t inserted_tokens = 0;   ///< that were new
-  std::uint64_t duplicate_tokens = 0;  ///< that the tree had already; their slots were freed
-  std::uint64_t evicted_tokens = 0;
-  std::uint64_t evicted_nodes = 0;
-  std::uint64_t evicted_window_tokens = 0;
-  std::uint64_t evicted_snapshots = 0;  ///< counted in snapshots
-  std::uint64_t revived_tokens = 0;
-};
-
 class PrefixCache {
  public:
-  /// Over Pando's allocators, or an engine's own slots. Snapshots live in `states`, if the options
-  /// ask for them. Whatever is given by reference or pointer must outlive the cache.
+  /// Over Pando's allocators, or an engine's own slots (paths.h). Snapshots live in `states`, if
+  /// the options ask for them. Whatever is given by reference or pointer must outlive the cache.
   static Result<std::unique_ptr<PrefixCache>> create(const CacheOptions& options,
                                                      PagedAllocator& allocator,
                                                      std::unique_ptr<EvictionPolicy> policy = {},
@@ -333,56 +222,7 @@ class PrefixCache {
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  /// The longest cached prefix of `key` on whose end all components agree. Its slots go to the
-  /// front of `slots`, which is empty (not wanted) or has room for every token; what is behind them
-  /// in the buffer may be overwritten. Counts as a use: may split a node at the match's end and
-  /// makes the path the most recent. Tokens are looked at as far as they agree and one page beyond.
-  /// Cost: one comparison of the tokens, one copy of the slots. `session`: whose request looks.
-  Result<Match> match(const Key& key, std::span<SlotId> slots = {}, SessionId session = {});
-
-  /// The length match() would give, changing nothing.
-  std::size_t probe(const Key& key) const;
-  void probe(std::span<const Key> keys, std::span<std::size_t> lengths) const;
-
-  /// Holds a match in place. An error if it, its window or its snapshot has gone since.
-  Result<Lease> lock(const Match& match);
-
-  /// Gives the tree a key and its slots (one per token). It takes the whole pages; of those it has
-  /// already, the caller's duplicates are freed; but where the tree's have lost their window and
-  /// the caller's have it, the caller's take their place (or, where someone reads the tree's, their
-  /// window is moved over). The unaligned tail stays the caller's.
-  Result<Inserted> insert(const Key& key, std::span<const SlotId> slots,
-                          const InsertOptions& options = {});
-
-  /// Frees at least what is asked, rounded up to whole pages, or less when no more is evictable:
-  /// first leaves for `tokens`, then windows and snapshots of any node.
-  EvictResult evict(const EvictGoal& goal);
-  EvictResult evict(std::size_t num_tokens) { return evict(EvictGoal{.tokens = num_tokens}); }
-
-  /// Brings back what the lease's match found on the host: all of it or nothing. Makes room if need
-  /// be, writes the slots of the new part to their place in `slots` (one per token of the whole
-  /// match), and makes the lease hold it on the device. The layers arrive one after the other:
-  /// reads through the pools' gates wait for them.
-  Result<LoadBack> load_back(Lease& lease, std::span<SlotId> slots,
-                             const LoadBackOptions& options = {});
-  /// The same for a running request, before allocate(): cached_length() grows.
-  Result<LoadBack> load_back(Request& request, const LoadBackOptions& options = {});
-
-  /// Applies what copies have finished since the last call. Cheap when nothing is under way; an
-  /// engine calls it once per step.
-  PollResult poll();
-
-  /// Gives a cache with a host tier a store: what is on the host from now on goes there too. With
-  /// the store that it has already, only policies change; another one is refused. The text says
-  /// what was done. Nothing has changed if it fails.
-  Result<std::string> attach_storage(const StorageOptions& options);
-  /// Calls off what is under way, releases what it held, and lets go of the store. Without one this
-  /// does nothing.
-  Result<std::string> detach_storage();
-  /// Removes every page from the store.
-  Status clear_storage();
-  bool has_storage() const;
-  StoreStats storage_stats() const;
+  // ---- The life of a request, in the order in which its calls come ----
 
   /// Begins to bring pages of the key that the tree does not have from the store to the host, while
   /// the request waits: asks what is there, reserves, reads. poll() moves it on.
@@ -395,34 +235,30 @@ class PrefixCache {
   /// Gives up all of it.
   void abort_prefetch(PrefetchId id);
 
-  /// Drops the least valuable of what is on the host only. In whole pages.
-  EvictResult evict_host(std::size_t num_tokens);
-
   /// A request for these tokens: matches, locks, and has the slots of what is cached. The tokens
   /// are copied.
   Result<Request> start(std::span<const Token> tokens, const RequestOptions& options = {});
+  /// Brings back what start() found on the host, before allocate(): all of it or nothing. Makes
+  /// room if need be; cached_length() grows. The layers arrive one after the other: reads through
+  /// the pools' gates wait for them.
+  Result<LoadBack> load_back(Request& request, const LoadBackOptions& options = {});
   /// Room for its first `num_tokens` tokens, or for all; there may be more of them than tokens, for
   /// those to come. Evicts exactly what is missing. All or nothing; nothing where there is room.
   Status allocate(Request& request, std::optional<std::size_t> num_tokens = {});
   /// For a cache on an engine's own slots, instead of allocate(): `slots` are those of the next
   /// tokens, and the request's from now on.
   Status give_slots(Request& request, std::span<const SlotId> slots);
+  /// A state slot, after evicting a snapshot if none is free.
+  Result<StateSlot> allocate_state();
+  /// State component: `slot` is the state after `num_tokens` tokens, whole pages, for the next
+  /// checkpoint() or finish() to give to the tree; what is cached then ends there. The request owns
+  /// it. Say it when the state is taken, so that release_window() spares the window before it.
+  Status set_snapshot(Request& request, StateSlot slot, std::size_t num_tokens);
   /// The KV of the first `num_computed` tokens is in place (unless told: of all that have slots):
   /// inserts them, swaps duplicate slots for the tree's, and holds the new end. `chunked`: a part
   /// of a prefill, which does not count as a hit.
   Status checkpoint(Request& request, std::optional<std::size_t> num_computed = {},
                     bool chunked = false);
-  /// The same for the last time: inserts, and gives back duplicates, the tail and a snapshot that
-  /// was not taken. The request has its tokens left and holds nothing.
-  Status finish(Request& request, std::optional<std::size_t> num_computed = {});
-  /// Ends a request without inserting anything: gives back everything that is not the tree's.
-  void abandon(Request& request);
-
-  /// State component: `slot` is the state after `num_tokens` tokens, whole pages, for the next
-  /// checkpoint() or finish() to give to the tree; what is cached then ends there. The request owns
-  /// it. Say it when the state is taken, so that release_window() spares the window before it.
-  Status set_snapshot(Request& request, StateSlot slot, std::size_t num_tokens);
-
   /// With `num_tokens` computed, gives back the window side of the request's own slots that no
   /// token to come can see, in whole pages, and lets go of the lease's window once that lies
   /// behind. The last whole page keeps the window that a match of it will need. Returns the tokens
@@ -431,85 +267,47 @@ class PrefixCache {
   /// The same for a batch; nothing happens unless all are valid.
   Result<std::size_t> release_window(std::span<Request* const> requests,
                                      std::span<const std::size_t> num_tokens);
+  /// As checkpoint(), for the last time: inserts, and gives back duplicates, the tail and a
+  /// snapshot that was not taken. The request has its tokens left and holds nothing.
+  Status finish(Request& request, std::optional<std::size_t> num_computed = {});
+  /// Ends a request without inserting anything: gives back everything that is not the tree's.
+  void abandon(Request& request);
 
-  /// A state slot, after evicting a snapshot if none is free.
-  Result<StateSlot> allocate_state();
+  /// Applies what copies have finished since the last call. Cheap when nothing is under way; an
+  /// engine calls it once per step.
+  PollResult poll();
 
-  /// As the allocators', after evicting exactly what is missing, for the tenant of a namespace.
-  Status allocate_extend(std::span<const std::size_t> prefix_lens,
-                         std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
-                         std::span<SlotId> out, std::string_view ns = {});
-  Status allocate_decode(std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
-                         std::span<SlotId> out, std::string_view ns = {});
+  // ---- All of it ----
 
-  // Retention: see retention.h.
-  /// Holds what is on the device of the key, the longest part on whose end all components agree,
-  /// without a request; once more each time. Refused if that is nothing, or if more would be pinned
-  /// than may be.
-  Result<Pinned> pin(const Key& key, const PinOptions& options = {});
-  Status unpin(PinId id);
-  std::vector<Pin> pins() const;
-  /// Of all pinned paths together.
-  std::size_t pinned_tokens() const;
-
-  Result<SessionId> open_session(const SessionOptions& options = {});
-  /// The session is in use, though no request of it is.
-  Status touch(SessionId id);
-  /// What only this session has used goes at once, from all tiers.
-  Status close_session(SessionId id);
-  std::vector<Session> sessions() const;
-
-  /// Adds a tenant or changes its limits. Refused if all floors together are more than there is.
-  Status set_tenant(const TenantOptions& tenant);
-  Status assign_namespace(std::string_view ns, std::string_view tenant);
-  /// The owner of what is no tenant's first, whose name is empty.
-  std::vector<TenantUsage> tenants() const;
-  Result<TenantUsage> tenant_usage(std::string_view name) const;
-
+  /// Frees at least what is asked, rounded up to whole pages, or less when no more is evictable:
+  /// first leaves for `tokens`, then windows and snapshots of any node.
+  EvictResult evict(const EvictGoal& goal);
+  EvictResult evict(std::size_t num_tokens) { return evict(EvictGoal{.tokens = num_tokens}); }
   /// Empties the tree and gives back its slots; ends all pins. Refused while leases are held.
   Status reset();
-
-  Sizes sizes(ComponentKind kind = ComponentKind::full) const;
-  /// Of the host; evictable is what is nowhere else and not held.
-  Sizes host_sizes(ComponentKind kind = ComponentKind::full) const;
-  /// Tokens that the device or the host can hold. 0: no such tier, or an engine's own slots.
-  std::size_t capacity_tokens(Medium medium) const;
-  const CacheOptions& options() const;
-  CacheStats stats() const;
-  TierStats tier_stats() const;
-  UnderWay under_way() const;
-  /// The engine has computed so many tokens of a prompt, behind `cached_tokens` of it, in so many
-  /// seconds. For the cost gate, and for a policy that weighs hits by what they save.
-  Status report_prefill(std::size_t num_tokens, double seconds, std::size_t cached_tokens = 0);
-  /// Why each part of the key is, or is not, here: what match() would find, and why no more. What
-  /// may be in a store is not asked for.
-  Result<Explanation> explain(const Key& key) const;
-  std::size_t num_nodes() const;
-  std::size_t memory_bytes() const;  ///< bookkeeping of the tree, heap included
-  /// Every slot the tree owns, path by path in token order.
-  std::vector<SlotId> all_slots() const;
-  /// The tree as text, one node a line, children in token order.
-  std::string dump() const;
-  /// A hash of what ranks agree on: tokens, sides, holds and use of every node, not where they are.
-  std::uint64_t digest() const;
+  /// Everything since the last call, or nothing of it. Adjacent events are merged.
+  std::vector<KvEvent> take_events();
   /// Proves the invariants of the tree, and that every slot of the tree and of the running requests
   /// has one owner. O(tree and requests).
   Status check() const;
+  const CacheOptions& options() const;
+  std::size_t page_size() const;  ///< the allocator's, in tokens
 
-  /// Everything since the last call, or nothing of it. Adjacent events are merged.
-  std::vector<KvEvent> take_events();
-  /// Stored events of all that is cached now, parents first: for those who have lost track. With
-  /// events only. What take_events() would give next is in it. O(tree).
-  std::vector<KvEvent> events_of_all() const;
+  // ---- The rest, by subject; each lives as long as the cache ----
+
+  Tiers& tiers();  ///< host memory and the store behind it
+  const Tiers& tiers() const;
+  Retention& retention();  ///< pins, sessions, tenants
+  const Retention& retention() const;
+  const Inspector& inspect() const;  ///< what is in it, and why
+  Paths& paths();                    ///< keys and spans of slots in place of requests
+  const Paths& paths() const;
 
  private:
-  friend class Lease;
-  friend class Request;
-  struct Impl;
-  explicit PrefixCache(std::unique_ptr<Impl> impl);
-  void unlock(std::span<Lease::Hold* const> holds, NodeId* host_node);
+  friend struct PrefixCacheImpl;
+  explicit PrefixCache(std::unique_ptr<PrefixCacheImpl> impl);
 
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<PrefixCacheImpl> impl_;
 };
 
 }  // namespace pando

@@ -20,8 +20,8 @@
 #include <string_view>
 #include <vector>
 
-#include "pando/cache.h"
 #include "pando/events.h"
+#include "pando/paths.h"
 #include "pando/result.h"
 #include "pando/tiers.h"
 #include "pando/types.h"

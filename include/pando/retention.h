@@ -21,8 +21,11 @@
 #include <vector>
 
 #include "pando/result.h"
+#include "pando/types.h"
 
 namespace pando {
+
+struct PrefixCacheImpl;
 
 /// Tokens [from, to) of a request are kept as `priority` says for so long, and at level 0
 /// afterwards. Where several apply, the highest does. Ends inside a page are moved outwards, to
@@ -129,6 +132,38 @@ struct RetentionOptions {
   std::function<std::chrono::steady_clock::time_point()> now = {};
 
   Status validate() const;
+};
+
+/// PrefixCache::retention() gives it. Ranges of priority come with a request, or with an insert.
+class Retention {
+ public:
+  /// Holds what is on the device of the key, the longest part on whose end all components agree,
+  /// without a request; once more each time. Refused if that is nothing, or if more would be pinned
+  /// than may be.
+  Result<Pinned> pin(const Key& key, const PinOptions& options = {});
+  Status unpin(PinId id);
+  std::vector<Pin> pins() const;
+  /// Of all pinned paths together.
+  std::size_t pinned_tokens() const;
+
+  Result<SessionId> open_session(const SessionOptions& options = {});
+  /// The session is in use, though no request of it is.
+  Status touch(SessionId id);
+  /// What only this session has used goes at once, from all tiers.
+  Status close_session(SessionId id);
+  std::vector<Session> sessions() const;
+
+  /// Adds a tenant or changes its limits. Refused if all floors together are more than there is.
+  Status set_tenant(const TenantOptions& tenant);
+  Status assign_namespace(std::string_view ns, std::string_view tenant);
+  /// The owner of what is no tenant's first, whose name is empty.
+  std::vector<TenantUsage> tenants() const;
+  Result<TenantUsage> tenant_usage(std::string_view name) const;
+
+ private:
+  friend struct PrefixCacheImpl;
+  explicit Retention(PrefixCacheImpl& cache) : cache_(cache) {}
+  PrefixCacheImpl& cache_;
 };
 
 }  // namespace pando

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiers below the device, as options of PrefixCache: host memory, and a store behind it. What
-// leaves the device stays in the tree while its host copy does; load_back brings it back. What is
-// on the host goes to the store too; prefetch brings it back to the host while a request waits.
+// The tiers below the device, of PrefixCache and BlockCache alike: host memory, and a store behind
+// it. What leaves the device stays in the index while its host copy does; load_back brings it back.
+// What is on the host goes to the store too; prefetch brings it back to the host while a request
+// waits. Those two are calls of the caches; what concerns no single request is in Tiers.
 //
 // Copies run on threads of the copier and report to poll(), on the thread of the cache. Until then
 // the pages on both sides are held. A copy that fails is a miss and a counter, never a hit.
@@ -23,6 +24,8 @@
 #include "pando/store.h"
 
 namespace pando {
+
+class TierOwner;
 
 /// When a node gets its host copy. Hits are inserts that pass through it, its own among them.
 enum class WritePolicy {
@@ -188,6 +191,39 @@ struct TierStats {
   double load_bytes_per_second = 0;   ///< host to device, while copies run
   double fetch_bytes_per_second = 0;  ///< store to host, as requests wait for it
   double prefill_tokens_per_second = 0;
+};
+
+/// What an operator does with the tiers of a cache; PrefixCache::tiers() and BlockCache::tiers()
+/// give it. A cache without a host tier has one too: it refuses a store, and its counts are 0.
+class Tiers {
+ public:
+  /// Gives a cache with a host tier a store: what is on the host from now on goes there too. With
+  /// the store that it has already, only policies change; another one is refused. The text says
+  /// what was done. Nothing has changed if it fails.
+  Result<std::string> attach_storage(const StorageOptions& options);
+  /// Calls off what is under way, releases what it held, and lets go of the store. Without one this
+  /// does nothing.
+  Result<std::string> detach_storage();
+  /// Removes every page from the store.
+  Status clear_storage();
+  bool has_storage() const;
+  StoreStats storage_stats() const;
+
+  /// Drops the least valuable of what is on the host only, in whole pages, until so many tokens
+  /// have gone or what is left is in use. Returns the tokens. `group`: of a BlockCache; a tree's
+  /// pages go with their windows and snapshots.
+  std::size_t evict_host(std::size_t num_tokens, std::size_t group = 0);
+  /// The engine has computed so many tokens of a prompt, behind `cached_tokens` of it, in so many
+  /// seconds. For the cost gate, and for a policy that weighs hits by what they save.
+  Status report_prefill(std::size_t num_tokens, double seconds, std::size_t cached_tokens = 0);
+
+  TierStats stats() const;
+  UnderWay under_way() const;
+
+ private:
+  friend class TierOwner;
+  explicit Tiers(TierOwner& owner) : owner_(owner) {}
+  TierOwner& owner_;
 };
 
 }  // namespace pando

@@ -221,34 +221,6 @@ void bind_tier_calls(nb::class_<PyBlockCache>& type) {
           nb::sig("def poll(self) -> PollResult"),
           "Applies copies and store operations that have finished.")
       .def(
-          "attach_storage",
-          [](Py& self, const StorageOptions& options) {
-            return unwrap(self.call_long("attach_storage",
-                                         [&](BlockCache& c) { return c.attach_storage(options); }));
-          },
-          nb::arg("options"), nb::sig("def attach_storage(self, options: StorageOptions) -> str"),
-          "What is on the host goes to this store too. Says what was attached.")
-      .def(
-          "detach_storage",
-          [](Py& self) {
-            return unwrap(
-                self.call_long("detach_storage", [](BlockCache& c) { return c.detach_storage(); }));
-          },
-          "Lets go of the store, when what is under way has ended.")
-      .def(
-          "clear_storage",
-          [](Py& self) {
-            unwrap(
-                self.call_long("clear_storage", [](BlockCache& c) { return c.clear_storage(); }));
-          },
-          "Removes the pages of this cache from the store.")
-      .def(
-          "storage_stats",
-          [](Py& self) {
-            return self.call_long("storage_stats", [](BlockCache& c) { return c.storage_stats(); });
-          },
-          nb::sig("def storage_stats(self) -> StoreStats"))
-      .def(
           "prefetch",
           [](Py& self, PyBlockRequest& request) {
             BlockRequest& r = request.in(self, "prefetch");
@@ -278,39 +250,10 @@ void bind_tier_calls(nb::class_<PyBlockCache>& type) {
                            [&](BlockCache& c) { c.abort_prefetch(PrefetchId{id}); });
           },
           nb::arg("id"), "Gives up all of it: the request goes away.")
-      .def(
-          "evict_host",
-          [](Py& self, std::size_t tokens, std::size_t group) {
-            return self.call_long("evict_host",
-                                  [&](BlockCache& c) { return c.evict_host(tokens, group); });
-          },
-          nb::arg("tokens"), nb::arg("group") = 0,
-          "Evicts the least valuable blocks of a group from the host. Returns the tokens.")
-      .def(
-          "under_way",
-          [](Py& self) {
-            return self.call("under_way", [](BlockCache& c) { return c.under_way(); });
-          },
-          nb::sig("def under_way(self) -> UnderWay"),
-          "What has been started between tiers and not yet been applied by poll().")
-      .def(
-          "report_prefill",
-          [](Py& self, std::size_t num_tokens, double seconds) {
-            unwrap(self.call("report_prefill",
-                             [&](BlockCache& c) { return c.report_prefill(num_tokens, seconds); }));
-          },
-          nb::arg("num_tokens"), nb::arg("seconds"),
-          "So many tokens of a prompt were computed in so many seconds; for the cost gate.")
-      .def_prop_ro("has_storage",
-                   [](Py& self) {
-                     return self.call("has_storage", [](BlockCache& c) { return c.has_storage(); });
-                   })
       .def_prop_ro(
-          "tier_stats",
-          [](Py& self) {
-            return self.call("tier_stats", [](BlockCache& c) { return c.tier_stats(); });
-          },
-          nb::sig("def tier_stats(self) -> TierStats"));
+          "tiers", [](nb::handle self) { return PyTiers{nb::borrow(self)}; },
+          nb::for_getter(nb::sig("def tiers(self) -> Tiers")),
+          "Host memory and the store behind it.");
 }
 
 void bind_looking(nb::class_<PyBlockCache>& type) {

@@ -8,11 +8,15 @@
 #include <array>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "arrays.h"
 #include "pando/cache.h"
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "retention.h"
+#include "structs.h"
 #include "threads.h"
 
 namespace pando::python {
@@ -31,6 +35,7 @@ struct PyCacheOptions {
 /// Slots of an engine with an allocator of its own, as callables.
 struct PyEngineSlots {
   std::size_t max_slots = 0;
+  std::size_t page_size = 1;
   nb::object free = nb::none();
   nb::object free_window = nb::none();
   nb::object move_window = nb::none();
@@ -75,6 +80,46 @@ class PyCache : public Guarded<PrefixCache> {
   std::vector<Request> late_requests_;
   std::atomic<bool> has_late_ = false;
 };
+
+/// A part of a cache: cache.paths, cache.retention, cache.inspect. It keeps the cache alive, and
+/// its calls are the cache's.
+template <typename Part>
+struct PyPart {
+  nb::object cache;
+
+  std::array<nb::object*, 1> objects() { return {&cache}; }
+  PyCache& owner() const { return nb::cast<PyCache&>(cache); }
+  template <typename Work>
+  decltype(auto) work(const char* name, bool long_call, Work&& work) {
+    return owner().work(name, long_call,
+                        [&](PrefixCache& c) -> decltype(auto) { return work(of(c)); });
+  }
+
+ private:
+  static decltype(auto) of(PrefixCache& c) {
+    if constexpr (std::is_same_v<Part, Paths>) {
+      return c.paths();
+    } else if constexpr (std::is_same_v<Part, Retention>) {
+      return c.retention();
+    } else {
+      return c.inspect();
+    }
+  }
+};
+using PyPaths = PyPart<Paths>;
+using PyRetention = PyPart<Retention>;
+using PyInspector = PyPart<Inspector>;
+
+/// A class for a part, which the property `name` of a cache gives.
+template <typename Part>
+nb::class_<PyPart<Part>> bind_part(nb::module_& m, nb::class_<PyCache>& cache, const char* type,
+                                   const char* name, const char* doc) {
+  nb::class_<PyPart<Part>> part(m, type, doc, nb::type_slots(object_slots<PyPart<Part>>));
+  cache.def_prop_ro(
+      name, [](nb::handle self) { return PyPart<Part>{nb::borrow(self)}; },
+      nb::for_getter(nb::sig(keep_text(fmt::format("def {}(self) -> {}", name, type)))));
+  return part;
+}
 
 struct PyMatch {
   Match match;
@@ -125,6 +170,8 @@ void bind_engine_slots(nb::module_& m);
 void bind_lease(nb::module_& m);
 void bind_cache_create(nb::module_& m, nb::class_<PyCache>& cache);
 void bind_cache_tiers(nb::class_<PyCache>& cache);
+void bind_paths(nb::module_& m, nb::class_<PyCache>& cache);
+void bind_inspector(nb::module_& m, nb::class_<PyCache>& cache);
 void bind_cache_retention(nb::module_& m, nb::class_<PyCache>& cache);
 void bind_requests(nb::module_& m, nb::class_<PyCache>& cache);
 

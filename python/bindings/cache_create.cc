@@ -64,11 +64,10 @@ Parts resolve(const PyCacheOptions& options, nb::handle states, SharedGuard guar
 }
 
 template <typename Allocator>
-bool create_over(PyCache* self, nb::handle slots, PyCacheOptions& options, bool page_size_given,
-                 nb::handle policy, nb::handle states) {
+bool create_over(PyCache* self, nb::handle slots, const PyCacheOptions& options, nb::handle policy,
+                 nb::handle states) {
   Guarded<Allocator>* allocator = nullptr;
   if (!nb::try_cast(slots, allocator)) return false;
-  if (!page_size_given) options.plain.page_size = allocator->object->page_size();
   Parts parts = resolve(options, states, allocator->guard);
   parts.kept.push_back(nb::borrow(slots));
   parts.create(self, policy, *allocator->object);
@@ -80,10 +79,9 @@ void create(PyCache* self, nb::handle slots, const PyCacheOptions* options, nb::
   nb::object chosen = nb::cast(options == nullptr ? PyCacheOptions() : *options);
   set_fields(chosen, fields);
   auto& copy = nb::cast<PyCacheOptions&>(chosen);
-  const bool page_size_given = options != nullptr || fields.contains("page_size");
   PyEngineSlots* engine = nullptr;
-  if (create_over<PagedAllocator>(self, slots, copy, page_size_given, policy, states) ||
-      create_over<WindowAllocator>(self, slots, copy, page_size_given, policy, states))
+  if (create_over<PagedAllocator>(self, slots, copy, policy, states) ||
+      create_over<WindowAllocator>(self, slots, copy, policy, states))
     return;
   if (!nb::try_cast(slots, engine))
     raise_invalid("slots: expected a PagedAllocator, a WindowAllocator or EngineSlots");
@@ -111,7 +109,6 @@ void bind_options(nb::module_& m) {
       #name, [](const Py& self) { return self.name; }, \
       [](Py& self, nb::object value) { self.name = std::move(value); }, type, doc)
   bind_struct<Py>(m, "CacheOptions", "Options of a PrefixCache.", nb::type_slots(object_slots<Py>))
-      .PANDO_OPTION(page_size, "int", "Any power of two; that of the allocator.")
       .PANDO_OPTION(bigram, "bool", "EAGLE: n tokens are n - 1 overlapping pairs.")
       .PANDO_OPTION(disabled, "bool", "Nothing is kept.")
       .PANDO_OPTION(events, "bool", "Record KV events.")

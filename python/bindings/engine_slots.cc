@@ -49,6 +49,7 @@ EngineSlots to_engine_slots(const PyEngineSlots& slots, Kept& kept) {
     kept.push_back(callable);
   EngineSlots result;
   result.max_slots = slots.max_slots;
+  result.page_size = slots.page_size;
   result.free = to_sink(slots.free, "EngineSlots.free");
   result.free_window = to_sink(slots.free_window, "EngineSlots.free_window");
   if (!slots.move_window.is_none())
@@ -106,11 +107,13 @@ void bind_engine_slots(nb::module_& m) {
                       ">>> freed = []\n"
                       ">>> slots = pando.EngineSlots(max_slots=1000, free=freed.extend)\n"
                       ">>> cache = pando.PrefixCache(slots)\n"
-                      ">>> _ = cache.insert([7, 8, 9], [1, 2, 3])\n"
+                      ">>> _ = cache.paths.insert([7, 8, 9], [1, 2, 3])\n"
                       ">>> cache.evict(2).tokens, [int(slot) for slot in freed]\n"
                       "(2, [2, 3])\n",
                       nb::type_slots(object_slots<Engine>))
       .field("max_slots", &Engine::max_slots, "int", "Slots are numbered below this.")
+      .field("page_size", &Engine::page_size, "int",
+             "Tokens; any power of two. Pages are handed out whole.")
       .field("free", &Engine::free, sink)
       .field("free_window", &Engine::free_window, sink, "Only the window side.")
       .field("move_window", &Engine::move_window, give,

@@ -58,7 +58,7 @@ void PyLease::release() {
 PyLease::~PyLease() {
   if (!lease_) return;
   if (PyErr_WarnEx(PyExc_ResourceWarning,
-                   "a pando.Lease was forgotten: use `with cache.lock(match):` or release()",
+                   "a pando.Lease was forgotten: use `with cache.paths.lock(match):` or release()",
                    1) != 0)
     PyErr_WriteUnraisable(nullptr);
   cache().release_soon(std::move(lease_));
@@ -70,8 +70,8 @@ void bind_lease(nb::module_& m) {
                       "is forgotten is released when it is collected, with a ResourceWarning.\n\n"
                       ">>> allocator = pando.PagedAllocator(64)\n"
                       ">>> cache = pando.PrefixCache(allocator)\n"
-                      ">>> _ = cache.insert([1, 2, 3], allocator.alloc(3))\n"
-                      ">>> with cache.lock(cache.match([1, 2, 3])):\n"
+                      ">>> _ = cache.paths.insert([1, 2, 3], allocator.alloc(3))\n"
+                      ">>> with cache.paths.lock(cache.paths.match([1, 2, 3])):\n"
                       "...     cache.evict(3).tokens\n"
                       "0\n"
                       ">>> cache.evict(3).tokens\n"

@@ -43,6 +43,7 @@ NB_MODULE(_core, m) {
   bind_stores(m);
   bind_python_store(m);
   bind_tiers(m);
+  bind_tiers_calls(m);
   bind_events(m);
   bind_block_hash(m);
   bind_block_pool(m);

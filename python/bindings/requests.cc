@@ -87,18 +87,6 @@ LoadBack load_back(PyCache& self, PyRequest& request, Length quota_tokens, LoadO
   }));
 }
 
-nb::object allocate_batch(PyCache& self, nb::handle out, std::size_t size, const char* call,
-                          auto&& fill) {
-  if (!out.is_none()) {
-    const SlotsOut target(out, "out");
-    unwrap(self.work(call, false, [&](PrefixCache& c) { return fill(c, target.view()); }));
-    return nb::borrow(out);
-  }
-  NewSlots slots(size);
-  unwrap(self.work(call, false, [&](PrefixCache& c) { return fill(c, slots.view); }));
-  return std::move(slots.array);
-}
-
 void bind_calls(nb::class_<PyCache>& cache) {
   cache
       .def("start", start, nb::arg("tokens"), nb::kw_only(), nb::arg("ns") = "",
@@ -145,48 +133,7 @@ void bind_calls(nb::class_<PyCache>& cache) {
            nb::arg("quota_tokens") = nb::none(), nb::arg("order") = LoadOrder::by_layer,
            nb::sig("def load_back(self, request: Request, *, quota_tokens: int | None = None, "
                    "order: LoadOrder = ...) -> LoadBack"),
-           "The same for a running request, before allocate().")
-      .def(
-          "allocate_extend",
-          [](PyCache& self, TokensArg prefix_lens, TokensArg seq_lens, SlotsArg last_slots,
-             nb::object out, NamespaceArg ns) {
-            const Items<std::size_t> from(prefix_lens.object, "prefix_lens");
-            const Items<std::size_t> to(seq_lens.object, "seq_lens");
-            const Items<SlotId> last(last_slots.object, "last_slots");
-            std::size_t size = 0;
-            for (std::size_t i = 0; i < std::min(from.view().size(), to.view().size()); ++i)
-              size += to.view()[i] - std::min(from.view()[i], to.view()[i]);
-            return allocate_batch(self, out, size, "allocate_extend",
-                                  [&, name = ns.view()](PrefixCache& c, std::span<SlotId> slots) {
-                                    return c.allocate_extend(from, to, last, slots, name);
-                                  });
-          },
-          nb::arg("prefix_lens"), nb::arg("seq_lens"), nb::arg("last_slots"), nb::kw_only(),
-          nb::arg("out") = nb::none(), nb::arg("ns") = "",
-          nb::sig("def allocate_extend(self, prefix_lens: numpy.typing.ArrayLike, seq_lens: "
-                  "numpy.typing.ArrayLike, last_slots: numpy.typing.ArrayLike, *, out: "
-                  "numpy.typing.NDArray[numpy.int64] | None = None, ns: str | bytes = '') -> "
-                  "numpy.typing.NDArray[numpy.int64]"),
-          "As the allocators' alloc_extend(), after evicting exactly what is missing, for the "
-          "tenant of a namespace.")
-      .def(
-          "allocate_decode",
-          [](PyCache& self, TokensArg seq_lens, SlotsArg last_slots, nb::object out,
-             NamespaceArg ns) {
-            const Items<std::size_t> to(seq_lens.object, "seq_lens");
-            const Items<SlotId> last(last_slots.object, "last_slots");
-            return allocate_batch(self, out, to.view().size(), "allocate_decode",
-                                  [&, name = ns.view()](PrefixCache& c, std::span<SlotId> slots) {
-                                    return c.allocate_decode(to, last, slots, name);
-                                  });
-          },
-          nb::arg("seq_lens"), nb::arg("last_slots"), nb::kw_only(), nb::arg("out") = nb::none(),
-          nb::arg("ns") = "",
-          nb::sig("def allocate_decode(self, seq_lens: numpy.typing.ArrayLike, last_slots: "
-                  "numpy.typing.ArrayLike, *, out: numpy.typing.NDArray[numpy.int64] | None = "
-                  "None, ns: str | bytes = '') -> numpy.typing.NDArray[numpy.int64]"),
-          "As the allocators' alloc_decode(), after evicting exactly what is missing, for the "
-          "tenant of a namespace.");
+           "Brings back what start() found on the host, all or nothing, before allocate().");
 }
 
 }  // namespace

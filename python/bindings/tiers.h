@@ -5,6 +5,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
+
 #include "pando/tiers.h"
 #include "threads.h"
 
@@ -17,6 +19,16 @@ Copier* to_copier(nb::handle copier, Kept& kept);
 /// Of a pando.HostTierOptions.
 HostTierOptions to_host_tier(nb::handle options, Kept& kept, const SharedGuard& guard);
 
+/// cache.tiers, of either cache, which it keeps alive.
+struct PyTiers {
+  nb::object cache;
+
+  std::array<nb::object*, 1> objects() { return {&cache}; }
+  template <typename Work>
+  decltype(auto) work(const char* name, bool long_call, Work&& work);  // tiers_calls.cc
+};
+
 void bind_tiers(nb::module_& m);
+void bind_tiers_calls(nb::module_& m);
 
 }  // namespace pando::python

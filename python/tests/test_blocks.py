@@ -434,11 +434,11 @@ def test_events_tell_what_is_cached() -> None:
 
 def test_tiers_are_not_there_unless_asked_for() -> None:
     cache = make()
-    assert not cache.has_storage and cache.poll().idle
-    assert cache.host_sizes().total == 0 and cache.tier_stats.loaded_tokens == 0
-    assert cache.detach_storage() == "no store is attached"
+    assert not cache.tiers.has_storage and cache.poll().idle
+    assert cache.host_sizes().total == 0 and cache.tiers.stats().loaded_tokens == 0
+    assert cache.tiers.detach_storage() == "no store is attached"
     with pytest.raises(pando.Error):
-        cache.clear_storage()
+        cache.tiers.clear_storage()
 
 
 # ---- Tiers --------------------------------------------------------------------------------------
@@ -517,7 +517,7 @@ def test_what_the_device_forgets_comes_back_from_the_host() -> None:
     cache, device = make_tiered()
     prompt = list(range(1, 14))
     compute(cache, device, prompt, 7)
-    assert cache.tier_stats.backed_up_tokens == 12 == cache.host_sizes().total
+    assert cache.tiers.stats().backed_up_tokens == 12 == cache.host_sizes().total
     cache.free(run_once(cache, list(range(100, 128))))  # all of the device
     settle(cache)
     again = cache.start(prompt)
@@ -529,7 +529,7 @@ def test_what_the_device_forgets_comes_back_from_the_host() -> None:
     cache.advance(again, 13)
     loaded = np.asarray(device.key(1)).reshape(device.num_pages, -1)[again.blocks()[:3]]
     assert (loaded == 7).all() and not again.is_broken
-    assert cache.tier_stats.loaded_tokens == 12 and cache.stats.host_hit_tokens == 12
+    assert cache.tiers.stats().loaded_tokens == 12 and cache.stats.host_hit_tokens == 12
     cache.check()
     del cache, device
     gc.collect()
@@ -547,15 +547,15 @@ def test_blocks_come_back_from_a_store_of_python() -> None:
     )
     prompt = list(range(1, 14))
     cache, device = make_tiered()
-    cache.attach_storage(options)
-    assert cache.has_storage
+    cache.tiers.attach_storage(options)
+    assert cache.tiers.has_storage
     compute(cache, device, prompt, 5)
-    assert len(DictStore.pages) == 3 and cache.storage_stats().written_pages == 3
-    assert cache.detach_storage()
+    assert len(DictStore.pages) == 3 and cache.tiers.storage_stats().written_pages == 3
+    assert cache.tiers.detach_storage()
     del cache, device
 
     cache, device = make_tiered()
-    cache.attach_storage(options)
+    cache.tiers.attach_storage(options)
     request = cache.start(prompt)
     assert cache.get_computed(request).host_length == 0
     prefetch = cache.prefetch(request)
@@ -572,22 +572,22 @@ def test_blocks_come_back_from_a_store_of_python() -> None:
     settle(cache)
     loaded = np.asarray(device.value(0)).reshape(device.num_pages, -1)[request.blocks()[:3]]
     assert (loaded == 5).all()
-    cache.clear_storage()
+    cache.tiers.clear_storage()
     assert DictStore.pages == {}
     cache.check()
 
 
 def test_the_verbs_of_tiers_are_those_of_prefix_cache() -> None:
     cache, device = make_tiered()
-    assert cache.under_way().puts == 0
+    assert cache.tiers.under_way().puts == 0
     compute(cache, device, list(range(1, 14)), 7)
-    assert cache.under_way().backups == 0 and cache.host_sizes().total == 12
-    assert cache.evict_host(5) == 8  # whole blocks
+    assert cache.tiers.under_way().backups == 0 and cache.host_sizes().total == 12
+    assert cache.tiers.evict_host(5) == 8  # whole blocks
     assert cache.host_sizes().total == 4
-    cache.report_prefill(1000, 0.5)
-    assert cache.tier_stats.prefill_tokens_per_second == 2000
+    cache.tiers.report_prefill(1000, 0.5)
+    assert cache.tiers.stats().prefill_tokens_per_second == 2000
     with pytest.raises(pando.InvalidArgument):
-        cache.report_prefill(1000, 0)
+        cache.tiers.report_prefill(1000, 0)
     cache.abort_prefetch(77)  # never was
     gate = pando.BlockHostOptions(cost_gate=pando.CostGateOptions(max_ratio=2))
     assert gate.cost_gate is not None and gate.cost_gate.max_ratio == 2

@@ -37,24 +37,24 @@ def test_tokens_in_any_form(form: str) -> None:
     allocator, cache = make_cache(page_size=4)
     ids = [3, 1, 4, 1, 5, 9, 2, 6]
     slots = allocator.alloc(8)
-    cache.insert(FORMS[form](ids), slots)
-    match = cache.match(FORMS[form](ids))
+    cache.paths.insert(FORMS[form](ids), slots)
+    match = cache.paths.match(FORMS[form](ids))
     assert match.length == 8
     assert match.slots.dtype == np.int64
     np.testing.assert_array_equal(match.slots, slots)
-    assert cache.probe(FORMS[form](ids[:4] + [7])) == 4
+    assert cache.paths.probe(FORMS[form](ids[:4] + [7])) == 4
 
 
 def test_torch_tensors() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     allocator, cache = make_cache(page_size=4)
     ids = torch.arange(8)
-    cache.insert(ids, torch.from_numpy(allocator.alloc(8)))
+    cache.paths.insert(ids, torch.from_numpy(allocator.alloc(8)))
     out = torch.empty(8, dtype=torch.int64)
-    assert cache.match(ids.to(torch.int32), slots=out).length == 8
+    assert cache.paths.match(ids.to(torch.int32), slots=out).length == 8
     assert out.tolist() == [4, 5, 6, 7, 8, 9, 10, 11]
     with pytest.raises(pando.InvalidArgument, match="expected one dimension of int32 or int64"):
-        cache.match(ids.to(torch.float32))
+        cache.paths.match(ids.to(torch.float32))
 
 
 @pytest.mark.parametrize(
@@ -73,47 +73,47 @@ def test_torch_tensors() -> None:
 )
 def test_bad_tokens_are_refused_and_change_nothing(tokens, message: str) -> None:
     _, cache = make_cache()
-    before = cache.digest()
+    before = cache.inspect.digest()
     with pytest.raises(pando.InvalidArgument, match=message):
-        cache.match(tokens)
+        cache.paths.match(tokens)
     with pytest.raises(pando.InvalidArgument, match="the key is empty"):
-        cache.match([])
+        cache.paths.match([])
     with pytest.raises(pando.Error):
-        cache.insert(tokens, [1, 2, 3])
-    assert cache.digest() == before
+        cache.paths.insert(tokens, [1, 2, 3])
+    assert cache.inspect.digest() == before
     cache.check()
 
 
 def test_negative_int32_is_refused_by_the_library() -> None:
     _, cache = make_cache()
     with pytest.raises(pando.InvalidArgument, match="-5"):
-        cache.insert(np.array([1, -5], dtype=np.int32), [1, 2])
+        cache.paths.insert(np.array([1, -5], dtype=np.int32), [1, 2])
 
 
 def test_slots_to_the_callers_array() -> None:
     allocator, cache = make_cache()
     slots = allocator.alloc(4)
-    cache.insert([1, 2, 3, 4], slots)
+    cache.paths.insert([1, 2, 3, 4], slots)
     out = np.zeros(6, dtype=np.int64)
-    match = cache.match([1, 2, 3, 4, 5], slots=out)
+    match = cache.paths.match([1, 2, 3, 4, 5], slots=out)
     np.testing.assert_array_equal(out[:4], slots)
     assert match.slots.base is out
-    assert cache.match([1, 2], slots=False).slots is None
+    assert cache.paths.match([1, 2], slots=False).slots is None
     for bad in (np.zeros(3, dtype=np.int64), np.zeros(8, dtype=np.int32), [0] * 8):
         with pytest.raises(pando.InvalidArgument, match="slots"):
-            cache.match([1, 2, 3, 4, 5], slots=bad)
+            cache.paths.match([1, 2, 3, 4, 5], slots=bad)
     frozen = np.zeros(8, dtype=np.int64)
     frozen.flags.writeable = False
     with pytest.raises(pando.InvalidArgument, match="writable"):
-        cache.match([1, 2, 3, 4, 5], slots=frozen)
+        cache.paths.match([1, 2, 3, 4, 5], slots=frozen)
 
 
 def test_returned_slots_own_their_memory() -> None:
     allocator, cache = make_cache(4096)
     slots = allocator.alloc(2048)
-    cache.insert(np.arange(2048), slots)
-    kept = cache.match(np.arange(2048)).slots
-    short = cache.match(np.arange(8)).slots
+    cache.paths.insert(np.arange(2048), slots)
+    kept = cache.paths.match(np.arange(2048)).slots
+    short = cache.paths.match(np.arange(8)).slots
     del cache, allocator
     np.testing.assert_array_equal(kept, slots)
     np.testing.assert_array_equal(short, slots[:8])
@@ -124,13 +124,13 @@ def test_returned_slots_own_their_memory() -> None:
 
 def test_namespaces_do_not_share() -> None:
     allocator, cache = make_cache()
-    cache.insert([1, 2, 3], allocator.alloc(3), ns="a")
-    assert cache.match([1, 2, 3]).end == pando.MatchEnd.namespace_unknown
-    assert cache.match([1, 2, 3], ns="a").length == 3
+    cache.paths.insert([1, 2, 3], allocator.alloc(3), ns="a")
+    assert cache.paths.match([1, 2, 3]).end == pando.MatchEnd.namespace_unknown
+    assert cache.paths.match([1, 2, 3], ns="a").length == 3
     both = pando.make_namespace(lora="x", salt="y")
-    cache.insert([1, 2, 3], allocator.alloc(3), ns=both)
-    assert cache.match([1, 2, 3], ns=both).length == 3
-    assert cache.probe_many([[1, 2], [9], [1, 2, 3, 4]], ns="a") == [2, 0, 3]
+    cache.paths.insert([1, 2, 3], allocator.alloc(3), ns=both)
+    assert cache.paths.match([1, 2, 3], ns=both).length == 3
+    assert cache.paths.probe_many([[1, 2], [9], [1, 2, 3, 4]], ns="a") == [2, 0, 3]
 
 
 def test_errors_are_the_librarys_own() -> None:
@@ -139,13 +139,13 @@ def test_errors_are_the_librarys_own() -> None:
         pando.PagedAllocator(16, page_size=3)
     with pytest.raises(pando.OutOfCapacity, match="16"):
         allocator.alloc(17)
-    match = cache.match([1])
-    cache.insert([1, 2], allocator.alloc(2))
-    found = cache.match([1, 2])
+    match = cache.paths.match([1])
+    cache.paths.insert([1, 2], allocator.alloc(2))
+    found = cache.paths.match([1, 2])
     cache.evict(2)
     with pytest.raises(pando.StaleHandle):
-        cache.lock(found)
-    assert not cache.lock(match)
+        cache.paths.lock(found)
+    assert not cache.paths.lock(match)
     with pytest.raises(pando.Unavailable):
         cache.allocate_state()
     with pytest.raises(TypeError, match="no option 'pagesize'"):
@@ -159,18 +159,18 @@ def test_errors_are_the_librarys_own() -> None:
 @pytest.mark.parametrize("window", [1, 4, 15])
 def test_a_window_may_be_smaller_than_a_page(window: int) -> None:
     slots = pando.WindowAllocator(512, 128, page_size=16)
-    cache = pando.PrefixCache(slots, pando.CacheOptions(page_size=16, window=window))
+    cache = pando.PrefixCache(slots, pando.CacheOptions(window=window))
     request = cache.start(np.arange(100))
     for end in (48, 100):
         cache.allocate(request, end)
         cache.release_window(request, end)
     cache.finish(request)
-    assert cache.match(np.arange(100)).length == 96
-    assert cache.match(np.arange(80)).length == 0
-    assert cache.sizes(pando.ComponentKind.window).total == 16
+    assert cache.paths.match(np.arange(100)).length == 96
+    assert cache.paths.match(np.arange(80)).length == 0
+    assert cache.inspect.sizes(pando.ComponentKind.window).total == 16
     cache.check()
     with pytest.raises(ValueError, match="a window of 0 tokens"):
-        pando.PrefixCache(slots, pando.CacheOptions(page_size=16, window=0))
+        pando.PrefixCache(slots, pando.CacheOptions(window=0))
 
 
 def test_options_compose() -> None:
@@ -178,7 +178,7 @@ def test_options_compose() -> None:
     states = pando.StateAllocator(4)
     cache = pando.PrefixCache(
         slots,
-        pando.CacheOptions(page_size=16, window=32, state=pando.StateOptions(snapshot_interval=64)),
+        pando.CacheOptions(window=32, state=pando.StateOptions(snapshot_interval=64)),
         policy="slru",
         states=states,
         events=True,
@@ -199,7 +199,7 @@ def test_options_compose() -> None:
     again.release_snapshot()
     cache.abandon(again)
     cache.check()
-    assert cache.sizes(pando.ComponentKind.state).total == 1
+    assert cache.inspect.sizes(pando.ComponentKind.state).total == 1
 
 
 # Requests.
@@ -220,7 +220,7 @@ def test_a_request_grows_token_by_token() -> None:
     assert len(set(request.slots.tolist())) == 29
     cache.check()
     cache.finish(request)
-    assert cache.sizes().total == 28
+    assert cache.inspect.sizes().total == 28
     assert allocator.available == 64 - 28
     with pytest.raises(pando.StaleHandle, match="finish: the request has finished"):
         cache.finish(request)
@@ -231,8 +231,10 @@ def test_a_request_grows_token_by_token() -> None:
 
 def test_a_request_with_the_engines_slots() -> None:
     freed: list[int] = []
-    slots = pando.EngineSlots(max_slots=64, free=lambda slots: freed.extend(slots.tolist()))
-    cache = pando.PrefixCache(slots, page_size=4)
+    slots = pando.EngineSlots(
+        max_slots=64, page_size=4, free=lambda slots: freed.extend(slots.tolist())
+    )
+    cache = pando.PrefixCache(slots)
     request = cache.start([1, 2, 3, 4, 5, 6])
     with pytest.raises(pando.Unavailable, match="engine's own slots"):
         cache.allocate(request)
@@ -261,7 +263,7 @@ def test_a_request_belongs_to_one_cache() -> None:
 
 def test_how_much_is_computed_again() -> None:
     allocator, cache = make_cache()
-    cache.insert([1, 2, 3, 4], allocator.alloc(4))
+    cache.paths.insert([1, 2, 3, 4], allocator.alloc(4))
     for recompute, cached in ((0, 4), (1, 3), (3, 1), (9, 0), (None, 0)):
         request = cache.start([1, 2, 3, 4], recompute=recompute)
         assert request.cached_length == cached
@@ -292,10 +294,10 @@ class Largest:
 
 def test_a_policy_in_python() -> None:
     allocator, cache = make_cache(policy=Largest(), evict_whole_nodes=True)
-    cache.insert([1, 2], allocator.alloc(2))
-    cache.insert([3, 4, 5], allocator.alloc(3))
+    cache.paths.insert([1, 2], allocator.alloc(2))
+    cache.paths.insert([3, 4, 5], allocator.alloc(3))
     assert cache.evict(1).tokens == 3
-    assert cache.probe([1, 2]) == 2
+    assert cache.paths.probe([1, 2]) == 2
 
 
 @pytest.mark.parametrize("bad", ["raises", "text", "negative"])
@@ -307,10 +309,10 @@ def test_a_policy_that_fails_is_contained(bad: str, unraisable: list[str]) -> No
             return "x" if bad == "text" else -1
 
     allocator, cache = make_cache(policy=Bad())
-    cache.insert([1, 2], allocator.alloc(2))
-    cache.insert([3], allocator.alloc(1))
+    cache.paths.insert([1, 2], allocator.alloc(2))
+    cache.paths.insert([3], allocator.alloc(1))
     assert cache.evict(2).tokens == 2  # as lru: the older one
-    assert cache.probe([3]) == 1
+    assert cache.paths.probe([3]) == 1
     cache.check()
     assert "EvictionPolicy.key" in unraisable[0]
 
@@ -324,10 +326,10 @@ def test_slots_of_an_engine_in_python(unraisable: list[str]) -> None:
 
     freed: list[int] = []
     cache = pando.PrefixCache(pando.EngineSlots(max_slots=100, free=free))
-    cache.insert([1, 2, 3], [10, 11, 12])
-    cache.insert([1, 2, 3], [20, 21, 22])
+    cache.paths.insert([1, 2, 3], [10, 11, 12])
+    cache.paths.insert([1, 2, 3], [20, 21, 22])
     assert sorted(freed) == [20, 21, 22]
-    cache.insert([9], [13])
+    cache.paths.insert([9], [13])
     assert cache.evict(1).tokens == 1
     cache.evict(3)
     assert unraisable == ["EngineSlots.free: unlucky"]
@@ -336,12 +338,12 @@ def test_slots_of_an_engine_in_python(unraisable: list[str]) -> None:
 def test_a_callback_must_not_call_back() -> None:
     def free(slots: np.ndarray) -> None:
         with pytest.raises(pando.WrongThread, match="evict"):
-            cache.probe([1])
+            cache.paths.probe([1])
         asked.append(True)
 
     asked: list[bool] = []
     cache = pando.PrefixCache(pando.EngineSlots(max_slots=100, free=free))
-    cache.insert([1], [5])
+    cache.paths.insert([1], [5])
     cache.evict(1)
     assert asked == [True]
     cache.check()
@@ -408,7 +410,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(key=keys, as_list=st.booleans())
     def match(self, key: list[int], as_list: bool) -> None:
-        match = self.cache.match(key if as_list else np.array(key, dtype=np.int32))
+        match = self.cache.paths.match(key if as_list else np.array(key, dtype=np.int32))
         assert match.slots.tolist() == self.expected(key)
 
     @rule(key=keys)
@@ -421,14 +423,14 @@ class CacheMachine(RuleBasedStateMachine):
         except pando.OutOfCapacity:
             return
         had = len(self.expected(key))
-        inserted = self.cache.insert(key[:whole], slots)
+        inserted = self.cache.paths.insert(key[:whole], slots)
         assert (inserted.length, inserted.existing) == (whole, had)
         self.learn(key[:whole], slots.tolist())
 
     @rule(key=keys)
     def lock(self, key: list[int]) -> None:
-        match = self.cache.match(key)
-        self.leases.append((self.cache.lock(match), tuple(key[: match.length])))
+        match = self.cache.paths.match(key)
+        self.leases.append((self.cache.paths.lock(match), tuple(key[: match.length])))
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data())
@@ -465,15 +467,15 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(tokens=st.integers(0, 40))
     def evict(self, tokens: int) -> None:
-        before = self.cache.sizes()
+        before = self.cache.inspect.sizes()
         freed = self.cache.evict(tokens).tokens
         assert freed >= min(tokens, before.evictable)
-        assert self.cache.sizes().total == before.total - freed
+        assert self.cache.inspect.sizes().total == before.total - freed
         self.forget_evicted()
 
     def forget_evicted(self) -> None:
         """Which pages go is the policy's; that what is held stays is checked."""
-        kept = set(self.cache.all_slots().tolist())
+        kept = set(self.cache.inspect.all_slots().tolist())
         self.pages = {key: slots for key, slots in self.pages.items() if slots[0] in kept}
         for _, key in self.leases:
             assert len(self.expected(list(key))) == len(key)
@@ -483,7 +485,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.check()
         held = [slots for slots in self.pages.values()]
         owned = sorted(slot for page in held for slot in page)
-        assert owned == sorted(self.cache.all_slots().tolist())
+        assert owned == sorted(self.cache.inspect.all_slots().tolist())
         own = sum(
             -(-len(request.slots) // self.PAGE) * self.PAGE - request.cached_length
             for request in self.requests

@@ -41,11 +41,11 @@ def test_hazard_measures_what_prefills_cost() -> None:
     allocator = pando.PagedAllocator(64)
     cache = pando.PrefixCache(allocator, policy=pando.HazardOptions(cost_aware=True))
     for i in range(1, 40):
-        cache.report_prefill(100, 0.1 + 0.01 * i, cached_tokens=100 * i)
-    cache.insert([1, 2, 3], allocator.alloc(3))
+        cache.tiers.report_prefill(100, 0.1 + 0.01 * i, cached_tokens=100 * i)
+    cache.paths.insert([1, 2, 3], allocator.alloc(3))
     assert cache.evict(3).tokens == 3
     with pytest.raises(pando.InvalidArgument, match="100 tokens in 0 s"):
-        cache.report_prefill(100, 0.0, cached_tokens=5)
+        cache.tiers.report_prefill(100, 0.0, cached_tokens=5)
 
 
 @pytest.mark.parametrize("tokens", [0, -1, float("inf"), float("nan")])

@@ -18,9 +18,9 @@ import pytest
 def parts():
     allocator = pando.PagedAllocator(64)
     cache = pando.PrefixCache(allocator)
-    cache.insert([1, 2, 3], allocator.alloc(3))
-    match = cache.match([1, 2, 3])
-    lease = cache.lock(match)
+    cache.paths.insert([1, 2, 3], allocator.alloc(3))
+    match = cache.paths.match([1, 2, 3])
+    lease = cache.paths.lock(match)
     request = cache.start([1, 2, 3, 4])
     cache.allocate(request)
     table = pando.RequestTable(2, 8)
@@ -53,12 +53,12 @@ def test_any_order(order: tuple[str, ...]) -> None:
 def test_a_forgotten_lease_is_released() -> None:
     allocator = pando.PagedAllocator(64)
     cache = pando.PrefixCache(allocator)
-    cache.insert([1, 2, 3], allocator.alloc(3))
-    lease = cache.lock(cache.match([1, 2, 3]))
-    assert cache.sizes().protected_tokens == 3
+    cache.paths.insert([1, 2, 3], allocator.alloc(3))
+    lease = cache.paths.lock(cache.paths.match([1, 2, 3]))
+    assert cache.inspect.sizes().protected_tokens == 3
     with pytest.warns(ResourceWarning, match="Lease was forgotten"):
         del lease
-    assert cache.sizes().protected_tokens == 0
+    assert cache.inspect.sizes().protected_tokens == 0
 
 
 def test_a_forgotten_request_gives_back_its_slots() -> None:
@@ -76,16 +76,16 @@ def test_a_forgotten_request_gives_back_its_slots() -> None:
 def test_a_lease_is_a_context_manager() -> None:
     allocator = pando.PagedAllocator(64)
     cache = pando.PrefixCache(allocator)
-    cache.insert([1, 2, 3], allocator.alloc(3))
-    with pytest.raises(KeyError), cache.lock(cache.match([1, 2, 3])) as lease:
+    cache.paths.insert([1, 2, 3], allocator.alloc(3))
+    with pytest.raises(KeyError), cache.paths.lock(cache.paths.match([1, 2, 3])) as lease:
         assert lease
         assert cache.evict(3).tokens == 0
         raise KeyError
     assert not lease
     lease.release()
     assert cache.evict(3).tokens == 3
-    cache.insert([5], allocator.alloc(1))
-    with pytest.raises(pando.InUse), cache.lock(cache.match([5])):
+    cache.paths.insert([5], allocator.alloc(1))
+    with pytest.raises(pando.InUse), cache.paths.lock(cache.paths.match([5])):
         cache.reset()
 
 
@@ -118,7 +118,7 @@ def test_a_cycle_through_callbacks_is_collected() -> None:
             return stats.created
 
     engine = Engine()
-    engine.cache.insert([1], [1])
+    engine.cache.paths.insert([1], [1])
     gone = weakref.ref(engine)
     del engine
     gc.collect()
@@ -134,7 +134,7 @@ def test_nothing_leaks_at_exit() -> None:
         request = cache.start(np.arange(100))
         cache.allocate(request)
         cache.finish(request)
-        lease = cache.lock(cache.match(np.arange(100)))
+        lease = cache.paths.lock(cache.paths.match(np.arange(100)))
         slots = pando.EngineSlots(max_slots=10, free=lambda slots: cache)
         engine = pando.PrefixCache(slots)
         retention = pando.RetentionOptions(now=lambda: float(len(kept_longer)))
@@ -145,7 +145,7 @@ def test_nothing_leaks_at_exit() -> None:
         kept_longer[0].finish(request)
         kept_longer[0].pin([1, 2], ttl=9)
         try:
-            cache.match("text")
+            cache.paths.match("text")
         except pando.Error as error:
             kept = error
     """

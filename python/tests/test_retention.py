@@ -46,7 +46,7 @@ class Kit:
     def insert(self, tokens, **options) -> pando.Inserted:
         page = self.allocator.page_size
         slots = self.allocator.alloc(-(-len(tokens) // page) * page)[: len(tokens)]
-        inserted = self.cache.insert(tokens, slots, **options)
+        inserted = self.cache.paths.insert(tokens, slots, **options)
         self.cache.check()
         return inserted
 
@@ -64,7 +64,7 @@ def test_a_range_is_kept_above_the_rest() -> None:
     kit.insert([1, 2, 3, 4], retention=[pando.RetentionRange(end=2, priority=5)])
     kit.insert([7, 8, 9])
     assert kit.cache.evict(5).tokens == 5
-    assert (kit.cache.probe([1, 2, 3, 4]), kit.cache.probe([7, 8, 9])) == (2, 0)
+    assert (kit.cache.paths.probe([1, 2, 3, 4]), kit.cache.paths.probe([7, 8, 9])) == (2, 0)
 
 
 def test_a_range_below_zero_goes_first() -> None:
@@ -72,7 +72,7 @@ def test_a_range_below_zero_goes_first() -> None:
     kit.insert([7, 8, 9])
     kit.insert([1, 2, 3], retention=(pando.RetentionRange(priority=-1),))
     kit.cache.evict(3)
-    assert (kit.cache.probe([1, 2, 3]), kit.cache.probe([7, 8, 9])) == (0, 3)
+    assert (kit.cache.paths.probe([1, 2, 3]), kit.cache.paths.probe([7, 8, 9])) == (0, 3)
 
 
 def test_a_range_ends_with_its_duration() -> None:
@@ -82,10 +82,10 @@ def test_a_range_ends_with_its_duration() -> None:
     kit.pass_time(59)
     kit.insert([4], retention=[])
     kit.cache.evict(1)
-    assert kit.cache.probe([1, 2, 3]) == 3
+    assert kit.cache.paths.probe([1, 2, 3]) == 3
     kit.pass_time(2)
     kit.cache.evict(3)
-    assert kit.cache.probe([1, 2, 3]) == 0
+    assert kit.cache.paths.probe([1, 2, 3]) == 0
 
 
 def test_ranges_become_whole_pages() -> None:
@@ -110,10 +110,10 @@ def test_ranges_become_whole_pages() -> None:
 def test_a_range_that_makes_no_sense_is_refused(fields: dict, message: str) -> None:
     kit = Kit()
     with pytest.raises(pando.InvalidArgument, match=message):
-        kit.cache.insert([1, 2, 3], [1, 2, 3], retention=[pando.RetentionRange(**fields)])
+        kit.cache.paths.insert([1, 2, 3], [1, 2, 3], retention=[pando.RetentionRange(**fields)])
     with pytest.raises(pando.InvalidArgument, match=message.replace("insert", "start")):
         kit.cache.start([1, 2, 3], retention=[pando.RetentionRange(**fields)])
-    assert kit.cache.num_nodes == pando.PrefixCache(kit.allocator).num_nodes
+    assert kit.cache.inspect.num_nodes == pando.PrefixCache(kit.allocator).inspect.num_nodes
 
 
 def test_a_range_in_python() -> None:
@@ -128,7 +128,7 @@ def test_a_range_in_python() -> None:
     with pytest.raises(pando.InvalidArgument, match="duration: not a number"):
         pando.RetentionRange(duration=float("nan"))
     with pytest.raises(TypeError):
-        Kit().cache.insert([1], [1], retention=["all of it"])
+        Kit().cache.paths.insert([1], [1], retention=["all of it"])
 
 
 def test_a_request_gives_the_tree_its_ranges() -> None:
@@ -142,21 +142,21 @@ def test_a_request_gives_the_tree_its_ranges() -> None:
     kit.cache.finish(request)
     kit.insert([99, 98, 97, 96])
     kit.cache.evict(4)
-    assert kit.cache.probe(np.arange(10)) == 8
+    assert kit.cache.paths.probe(np.arange(10)) == 8
 
 
 def test_inserts_behind_a_lease_take_ranges_and_sessions() -> None:
     kit = Kit()
     ranges = [pando.RetentionRange(begin=1, end=3, priority=4)]
-    session = kit.cache.open_session()
-    with kit.cache.lock(kit.insert([1, 2]).match()) as lease:
-        kit.cache.insert_behind(
+    session = kit.cache.retention.open_session()
+    with kit.cache.paths.lock(kit.insert([1, 2]).match()) as lease:
+        kit.cache.paths.insert_behind(
             lease, [3], kit.allocator.alloc(1), retention=ranges, session=session, unfinished=True
         )
     kit.insert([7])
     kit.cache.evict(1)
-    assert kit.cache.probe([1, 2, 3]) == 3
-    assert kit.cache.sessions()[0].tokens == 3
+    assert kit.cache.paths.probe([1, 2, 3]) == 3
+    assert kit.cache.retention.sessions()[0].tokens == 3
 
 
 # Pins.
@@ -165,43 +165,43 @@ def test_inserts_behind_a_lease_take_ranges_and_sessions() -> None:
 def test_a_pin_holds_what_is_there() -> None:
     kit = Kit()
     kit.insert([1, 2, 3], ns="a")
-    pinned = kit.cache.pin([1, 2, 3, 4], ns="a")
+    pinned = kit.cache.retention.pin([1, 2, 3, 4], ns="a")
     assert pinned.length == 3
-    (pin,) = kit.cache.pins()
+    (pin,) = kit.cache.retention.pins()
     assert (pin.id, pin.kind, pin.ns, pin.length) == (pinned.id, pando.PinKind.hard, b"a", 3)
     assert (pin.on_device, pin.remaining) == (True, None)
-    assert kit.cache.pinned_tokens == 3
+    assert kit.cache.retention.pinned_tokens == 3
     assert kit.cache.evict(3).tokens == 0
-    kit.cache.unpin(pinned.id)
-    assert kit.cache.pins() == []
+    kit.cache.retention.unpin(pinned.id)
+    assert kit.cache.retention.pins() == []
     assert kit.cache.evict(3).tokens == 3
     with pytest.raises(pando.StaleHandle, match=f"unpin: there is no pin {pinned.id}"):
-        kit.cache.unpin(pinned.id)
+        kit.cache.retention.unpin(pinned.id)
 
 
 def test_a_pin_ends_after_its_ttl() -> None:
     kit = Kit()
     kit.insert([1, 2, 3])
-    pinned = kit.cache.pin([1, 2, 3], ttl=10)
-    kit.cache.pin([1], ttl=0.25)
+    pinned = kit.cache.retention.pin([1, 2, 3], ttl=10)
+    kit.cache.retention.pin([1], ttl=0.25)
     kit.pass_time(2.5)
-    assert [(pin.length, pin.remaining) for pin in kit.cache.pins()] == [(3, 7.5)]
+    assert [(pin.length, pin.remaining) for pin in kit.cache.retention.pins()] == [(3, 7.5)]
     kit.clock.seconds += 7.5
-    assert kit.cache.pins()[0].remaining == 0
+    assert kit.cache.retention.pins()[0].remaining == 0
     kit.cache.poll()
-    assert (kit.cache.pins(), kit.cache.pinned_tokens) == ([], 0)
+    assert (kit.cache.retention.pins(), kit.cache.retention.pinned_tokens) == ([], 0)
     with pytest.raises(pando.StaleHandle):
-        kit.cache.unpin(pinned.id)
+        kit.cache.retention.unpin(pinned.id)
 
 
 def test_paths_are_pinned_once_for_each_call() -> None:
     kit = Kit()
     kit.insert([1, 2, 3])
-    first, second = kit.cache.pin([1, 2, 3]), kit.cache.pin([1, 2])
+    first, second = kit.cache.retention.pin([1, 2, 3]), kit.cache.retention.pin([1, 2])
     assert first.id != second.id
-    assert kit.cache.pinned_tokens == 3
-    kit.cache.unpin(first.id)
-    assert kit.cache.pinned_tokens == 2
+    assert kit.cache.retention.pinned_tokens == 3
+    kit.cache.retention.unpin(first.id)
+    assert kit.cache.retention.pinned_tokens == 2
     assert kit.cache.evict(3).tokens == 1
 
 
@@ -209,19 +209,19 @@ def test_pins_that_are_refused() -> None:
     kit = Kit(16, max_pinned_share=0.25)
     kit.insert([1, 2, 3, 4, 5])
     with pytest.raises(pando.OutOfCapacity, match="at most 4 may be, .* max_pinned_share 0.25"):
-        kit.cache.pin([1, 2, 3, 4, 5])
-    kit.cache.pin([1, 2, 3])
+        kit.cache.retention.pin([1, 2, 3, 4, 5])
+    kit.cache.retention.pin([1, 2, 3])
     with pytest.raises(pando.OutOfCapacity, match="2 tokens more beside 3 that are pinned"):
-        kit.cache.pin([1, 2, 3, 4, 5])
+        kit.cache.retention.pin([1, 2, 3, 4, 5])
     with pytest.raises(pando.InvalidArgument, match="nothing of this key of 2 tokens"):
-        kit.cache.pin([8, 9])
+        kit.cache.retention.pin([8, 9])
     with pytest.raises(pando.InvalidArgument, match="a ttl of 0 ms; expected more than 0"):
-        kit.cache.pin([1], ttl=0)
+        kit.cache.retention.pin([1], ttl=0)
     with pytest.raises(pando.InvalidArgument, match="ttl: not a number"):
-        kit.cache.pin([1], ttl=float("nan"))
+        kit.cache.retention.pin([1], ttl=float("nan"))
     with pytest.raises(TypeError):
-        kit.cache.pin([1], kind="hard")
-    assert len(kit.cache.pins()) == 1
+        kit.cache.retention.pin([1], kind="hard")
+    assert len(kit.cache.retention.pins()) == 1
     kit.cache.check()
 
 
@@ -234,23 +234,23 @@ def test_a_soft_pin_lets_the_device_go_once_the_host_has_it() -> None:
         full=pando.TierPools(device=device, host=host), copier=pando.make_cpu_copier()
     )
     cache = pando.PrefixCache(slots, host=tier)
-    cache.insert(np.arange(8), slots.alloc(8))
-    cache.pin(np.arange(8), kind=pando.PinKind.soft)
-    while cache.pins()[0].on_device:
+    cache.paths.insert(np.arange(8), slots.alloc(8))
+    cache.retention.pin(np.arange(8), kind=pando.PinKind.soft)
+    while cache.retention.pins()[0].on_device:
         cache.poll()
-    assert cache.pins()[0].kind == pando.PinKind.soft
+    assert cache.retention.pins()[0].kind == pando.PinKind.soft
     assert cache.evict(8).demoted_tokens == 8
-    assert cache.evict_host(8).tokens == 0
-    assert cache.pinned_tokens == 8
+    assert cache.tiers.evict_host(8).tokens == 0
+    assert cache.retention.pinned_tokens == 8
     cache.check()
 
 
 def test_pins_end_with_a_reset() -> None:
     kit = Kit()
     kit.insert([1, 2, 3])
-    kit.cache.pin([1, 2, 3])
+    kit.cache.retention.pin([1, 2, 3])
     kit.cache.reset()
-    assert (kit.cache.pins(), kit.cache.sizes().total) == ([], 0)
+    assert (kit.cache.retention.pins(), kit.cache.inspect.sizes().total) == ([], 0)
 
 
 # Sessions.
@@ -258,16 +258,16 @@ def test_pins_end_with_a_reset() -> None:
 
 def test_a_session_is_a_context_manager() -> None:
     kit = Kit(remember_evicted=100)
-    with pytest.raises(KeyError), kit.cache.open_session() as session:
+    with pytest.raises(KeyError), kit.cache.retention.open_session() as session:
         kit.insert([1, 2, 3], session=session)
         kit.insert([7, 8, 9])
         kit.cache.evict(3)
-        assert kit.cache.probe([1, 2, 3]) == 3
-        (listed,) = kit.cache.sessions()
+        assert kit.cache.paths.probe([1, 2, 3]) == 3
+        (listed,) = kit.cache.retention.sessions()
         assert (listed.id, listed.active, listed.tokens) == (session.id, True, 3)
         raise KeyError
-    assert (kit.cache.sessions(), kit.cache.sizes().total) == ([], 0)
-    (part,) = kit.cache.explain([1, 2, 3]).parts
+    assert (kit.cache.retention.sessions(), kit.cache.inspect.sizes().total) == ([], 0)
+    (part,) = kit.cache.inspect.explain([1, 2, 3]).parts
     assert part.eviction is not None
     assert part.eviction.pressure == pando.Pressure.session_closed
     session.close()
@@ -278,51 +278,51 @@ def test_a_session_is_a_context_manager() -> None:
 
 def test_what_others_have_used_stays_when_a_session_closes() -> None:
     kit = Kit()
-    session = kit.cache.open_session()
+    session = kit.cache.retention.open_session()
     kit.insert([1, 2, 3, 4], session=session)
-    kit.cache.match([1, 2])
-    kit.cache.close_session(session)
-    assert kit.cache.probe([1, 2, 3, 4]) == 2
+    kit.cache.paths.match([1, 2])
+    kit.cache.retention.close_session(session)
+    assert kit.cache.paths.probe([1, 2, 3, 4]) == 2
     kit.cache.check()
 
 
 def test_a_session_falls_back_when_idle() -> None:
     kit = Kit()
-    session = kit.cache.open_session(idle_after=30)
+    session = kit.cache.retention.open_session(idle_after=30)
     kit.insert([1, 2, 3], session=session)
     kit.pass_time(20)
     session.touch()
     kit.pass_time(20)
-    kit.cache.touch(session)
+    kit.cache.retention.touch(session)
     kit.pass_time(20)
-    assert kit.cache.sessions()[0].active
+    assert kit.cache.retention.sessions()[0].active
     kit.pass_time(20)
-    assert not kit.cache.sessions()[0].active
+    assert not kit.cache.retention.sessions()[0].active
     kit.insert([7, 8, 9])
     kit.cache.evict(3)
-    assert kit.cache.probe([1, 2, 3]) == 0
-    kit.cache.touch(session.id)
-    assert kit.cache.sessions()[0].active
+    assert kit.cache.paths.probe([1, 2, 3]) == 0
+    kit.cache.retention.touch(session.id)
+    assert kit.cache.retention.sessions()[0].active
 
 
 def test_a_session_that_is_forgotten_stays_open() -> None:
     kit = Kit()
-    kit.insert([1, 2, 3], session=kit.cache.open_session())
+    kit.insert([1, 2, 3], session=kit.cache.retention.open_session())
     gc.collect()
-    (listed,) = kit.cache.sessions()
+    (listed,) = kit.cache.retention.sessions()
     assert listed.tokens == 3
-    kit.cache.close_session(listed.id)
-    assert kit.cache.sessions() == []
+    kit.cache.retention.close_session(listed.id)
+    assert kit.cache.retention.sessions() == []
 
 
 def test_requests_of_a_session() -> None:
     kit = Kit()
-    with kit.cache.open_session() as session:
+    with kit.cache.retention.open_session() as session:
         request = kit.cache.start([1, 2, 3], session=session.id)
         kit.cache.allocate(request)
         kit.cache.finish(request)
-        assert kit.cache.sessions()[0].tokens == 3
-    assert kit.cache.sizes().total == 0
+        assert kit.cache.retention.sessions()[0].tokens == 3
+    assert kit.cache.inspect.sizes().total == 0
     with pytest.raises(pando.StaleHandle, match="start: there is no session"):
         kit.cache.start([1, 2, 3], session=session)
 
@@ -330,23 +330,23 @@ def test_requests_of_a_session() -> None:
 def test_sessions_that_are_refused() -> None:
     kit = Kit()
     with pytest.raises(pando.InvalidArgument, match="idle_after is 0 ms; expected more than 0"):
-        kit.cache.open_session(idle_after=0)
+        kit.cache.retention.open_session(idle_after=0)
     with pytest.raises(pando.StaleHandle, match="close_session: there is no session 9"):
-        kit.cache.close_session(9)
+        kit.cache.retention.close_session(9)
     with pytest.raises(pando.StaleHandle, match="insert: there is no session 9"):
-        kit.cache.insert([1], [1], session=9)
+        kit.cache.paths.insert([1], [1], session=9)
     for bad in (0, -1, "first", 2**70, 1.0):
         with pytest.raises(pando.InvalidArgument, match="session: expected what open_session"):
-            kit.cache.insert([1], [1], session=bad)
+            kit.cache.paths.insert([1], [1], session=bad)
         with pytest.raises(pando.InvalidArgument, match="session: expected what open_session"):
             kit.cache.start([1], session=bad)
     with pytest.raises(TypeError):
-        kit.cache.touch(None)
+        kit.cache.retention.touch(None)
 
 
 def test_a_session_keeps_its_cache() -> None:
     kit = Kit()
-    session = kit.cache.open_session()
+    session = kit.cache.retention.open_session()
     kit.insert([1], session=session)
     del kit
     gc.collect()
@@ -364,64 +364,64 @@ def test_nobody_takes_from_a_tenant_below_its_floor() -> None:
     kit.insert([1, 2, 3, 4, 5, 6], ns=ACME)
     assert kit.cache.evict(6).tokens == 2
     assert kit.cache.evict(6, ns=BOLT).tokens == 0
-    usage = kit.cache.tenant_usage("acme")
+    usage = kit.cache.retention.tenant_usage("acme")
     assert (usage.name, usage.device_tokens, usage.limits.device_floor) == ("acme", 4, 4)
     assert (usage.device_evictable, usage.host_tokens, usage.host_evictable) == (4, 0, 0)
     with pytest.raises(pando.OutOfCapacity, match="12 are free and 0 evictable"):
-        kit.cache.allocate_extend([0], [13], [0])
-    assert len(kit.cache.allocate_extend([0], [13], [0], ns=ACME)) == 13
-    assert kit.cache.tenant_usage("acme").device_tokens == 3
-    assert len(kit.cache.allocate_decode([14, 1, 1], [0, 0, 0], ns=ACME)) == 3
+        kit.cache.paths.allocate_extend([0], [13], [0])
+    assert len(kit.cache.paths.allocate_extend([0], [13], [0], ns=ACME)) == 13
+    assert kit.cache.retention.tenant_usage("acme").device_tokens == 3
+    assert len(kit.cache.paths.allocate_decode([14, 1, 1], [0, 0, 0], ns=ACME)) == 3
     with pytest.raises(pando.OutOfCapacity):
-        kit.cache.allocate_decode([1], [0])
+        kit.cache.paths.allocate_decode([1], [0])
     kit.cache.check()
 
 
 def test_a_tenant_beyond_its_cap_gives_first() -> None:
     kit = Kit(64, remember_evicted=100)
-    kit.cache.set_tenant(pando.TenantOptions(name="acme", device_cap=4))
+    kit.cache.retention.set_tenant(pando.TenantOptions(name="acme", device_cap=4))
     kit.insert([7, 8, 9])
     kit.insert([1, 2, 3], ns=ACME)
     kit.insert([4, 5, 6], ns=ACME)
-    assert kit.cache.tenant_usage("acme").device_tokens == 4
-    (_, part) = kit.cache.explain([1, 2, 3], ns=ACME).parts
+    assert kit.cache.retention.tenant_usage("acme").device_tokens == 4
+    (_, part) = kit.cache.inspect.explain([1, 2, 3], ns=ACME).parts
     assert part.eviction is not None
     assert part.eviction.pressure == pando.Pressure.tenant_cap
-    assert [usage.name for usage in kit.cache.tenants()] == ["", "acme"]
-    assert [usage.device_tokens for usage in kit.cache.tenants()] == [3, 4]
+    assert [usage.name for usage in kit.cache.retention.tenants()] == ["", "acme"]
+    assert [usage.device_tokens for usage in kit.cache.retention.tenants()] == [3, 4]
 
 
 def test_limits_can_change() -> None:
     kit = Kit()
-    kit.cache.set_tenant(pando.TenantOptions(name="acme", device_floor=8, device_cap=16))
-    limits = kit.cache.tenant_usage("acme").limits
+    kit.cache.retention.set_tenant(pando.TenantOptions(name="acme", device_floor=8, device_cap=16))
+    limits = kit.cache.retention.tenant_usage("acme").limits
     limits.device_cap = None
-    kit.cache.set_tenant(limits)
-    assert kit.cache.tenant_usage("acme").limits.device_cap is None
-    assert kit.cache.tenant_usage("acme").limits.device_floor == 8
+    kit.cache.retention.set_tenant(limits)
+    assert kit.cache.retention.tenant_usage("acme").limits.device_cap is None
+    assert kit.cache.retention.tenant_usage("acme").limits.device_floor == 8
 
 
 def test_a_namespace_can_be_given_to_a_tenant() -> None:
     kit = Kit(tenants=[pando.TenantOptions(name="acme")])
     kit.insert([1, 2], ns="adapter")
-    assert kit.cache.tenant_usage("").device_tokens == 2
-    kit.cache.assign_namespace("adapter", "acme")
-    assert kit.cache.tenant_usage(b"acme").device_tokens == 2
+    assert kit.cache.retention.tenant_usage("").device_tokens == 2
+    kit.cache.retention.assign_namespace("adapter", "acme")
+    assert kit.cache.retention.tenant_usage(b"acme").device_tokens == 2
     with pytest.raises(pando.InvalidArgument, match="unknown tenant 'bolt'; there are: '' 'acme'"):
-        kit.cache.assign_namespace("adapter", "bolt")
+        kit.cache.retention.assign_namespace("adapter", "bolt")
     with pytest.raises(pando.InvalidArgument, match="unknown tenant 'bolt'"):
-        kit.cache.tenant_usage("bolt")
+        kit.cache.retention.tenant_usage("bolt")
     with pytest.raises(pando.InvalidArgument, match="tenant: expected str or bytes"):
-        kit.cache.assign_namespace("adapter", 7)
+        kit.cache.retention.assign_namespace("adapter", 7)
 
 
 def test_names_of_tenants_need_not_be_text() -> None:
     name = b"\xff\x01"
     kit = Kit(tenants=[pando.TenantOptions(name=name)])
     kit.insert([1, 2], ns=pando.make_namespace(tenant=name))
-    listed = kit.cache.tenants()[1]
+    listed = kit.cache.retention.tenants()[1]
     assert listed.device_tokens == 2
-    assert kit.cache.tenant_usage(listed.name).device_tokens == 2
+    assert kit.cache.retention.tenant_usage(listed.name).device_tokens == 2
 
 
 @pytest.mark.parametrize(
@@ -438,8 +438,8 @@ def test_limits_that_make_no_sense_are_refused(fields: dict, message: str) -> No
         Kit(64, tenants=[tenant])
     kit = Kit(64)
     with pytest.raises(pando.InvalidArgument, match=message):
-        kit.cache.set_tenant(tenant)
-    assert len(kit.cache.tenants()) == 1
+        kit.cache.retention.set_tenant(tenant)
+    assert len(kit.cache.retention.tenants()) == 1
 
 
 # Options and clocks.
@@ -487,14 +487,14 @@ def test_a_clock_that_fails_stands_still(bad, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "unraisablehook", lambda args: told.append(str(args.object)))
     kit = Kit()
     kit.insert([1])
-    kit.cache.pin([1], ttl=60)
+    kit.cache.retention.pin([1], ttl=60)
     started, kit.clock.seconds = kit.clock.seconds, bad
     kit.cache.poll()
-    assert kit.cache.pins()[0].remaining == 60
+    assert kit.cache.retention.pins()[0].remaining == 60
     assert set(told) == {"RetentionOptions.now"}
     kit.clock.seconds = started
     kit.pass_time(60)
-    assert kit.cache.pins() == []
+    assert kit.cache.retention.pins() == []
 
 
 def test_a_clock_must_not_call_back() -> None:
@@ -527,7 +527,7 @@ def test_a_clock_goes_with_its_cache() -> None:
             return 0.0
 
     engine = Engine()
-    engine.session = engine.cache.open_session()
+    engine.session = engine.cache.retention.open_session()
     gone = weakref.ref(engine)
     del engine
     gc.collect()
@@ -546,26 +546,26 @@ def test_a_second_thread_is_refused() -> None:
 
     allocator = pando.PagedAllocator(16)
     cache = pando.PrefixCache(allocator, retention=pando.RetentionOptions(now=now))
-    cache.insert([1], allocator.alloc(1))
-    session = cache.open_session()
-    thread = threading.Thread(target=lambda: cache.pin([1], ttl=1))
+    cache.paths.insert([1], allocator.alloc(1))
+    session = cache.retention.open_session()
+    thread = threading.Thread(target=lambda: cache.retention.pin([1], ttl=1))
     thread.start()
     assert inside.wait(10)
     calls = [
-        lambda: cache.pin([1]),
-        lambda: cache.unpin(1),
-        cache.pins,
-        lambda: cache.pinned_tokens,
-        cache.open_session,
-        lambda: cache.touch(session),
+        lambda: cache.retention.pin([1]),
+        lambda: cache.retention.unpin(1),
+        cache.retention.pins,
+        lambda: cache.retention.pinned_tokens,
+        cache.retention.open_session,
+        lambda: cache.retention.touch(session),
         session.touch,
         session.close,
-        lambda: cache.close_session(session),
-        cache.sessions,
-        lambda: cache.set_tenant(pando.TenantOptions(name="acme")),
-        lambda: cache.assign_namespace("a", ""),
-        cache.tenants,
-        lambda: cache.tenant_usage(""),
+        lambda: cache.retention.close_session(session),
+        cache.retention.sessions,
+        lambda: cache.retention.set_tenant(pando.TenantOptions(name="acme")),
+        lambda: cache.retention.assign_namespace("a", ""),
+        cache.retention.tenants,
+        lambda: cache.retention.tenant_usage(""),
     ]
     try:
         for call in calls:
@@ -574,5 +574,5 @@ def test_a_second_thread_is_refused() -> None:
     finally:
         leave.set()
         thread.join()
-    assert len(cache.pins()) == 1
+    assert len(cache.retention.pins()) == 1
     cache.check()

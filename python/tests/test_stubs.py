@@ -59,15 +59,15 @@ USE = """
 
     allocator = pando.PagedAllocator(1024, page_size=16)
     cache = pando.PrefixCache(allocator, policy=Mine(), events=True)
-    with cache.lock(cache.match(np.arange(32, dtype=np.int32), ns="tenant")) as lease:
+    with cache.paths.lock(cache.paths.match(np.arange(32, dtype=np.int32), ns="tenant")) as lease:
         reveal_type(lease)
-    reveal_type(cache.match([1, 2]).slots)
-    reveal_type(cache.sizes().evictable)
+    reveal_type(cache.paths.match([1, 2]).slots)
+    reveal_type(cache.inspect.sizes().evictable)
     kept = pando.RetentionRange(end=16, priority=5, duration=60)
-    with cache.open_session(idle_after=30) as session:
+    with cache.retention.open_session(idle_after=30) as session:
         reveal_type(session)
         reveal_type(cache.start([1, 2], retention=[kept], session=session).found.length)
-    reveal_type(cache.pin([1], kind=pando.PinKind.soft, ttl=2.5).id)
+    reveal_type(cache.retention.pin([1], kind=pando.PinKind.soft, ttl=2.5).id)
     retention = pando.RetentionOptions(
         tenants=[pando.TenantOptions(name="acme", device_cap=None)], now=lambda: 0.0
     )

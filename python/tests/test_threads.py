@@ -18,7 +18,7 @@ def test_a_second_thread_is_refused_while_a_call_runs() -> None:
     allocator = pando.PagedAllocator(LONG)
     cache = pando.PrefixCache(allocator)
     key = np.arange(LONG, dtype=np.int32)
-    cache.insert(key, allocator.alloc(LONG))
+    cache.paths.insert(key, allocator.alloc(LONG))
     other = pando.PrefixCache(pando.PagedAllocator(16))
     out = np.empty(LONG, dtype=np.int64)
     stop = threading.Event()
@@ -28,7 +28,7 @@ def test_a_second_thread_is_refused_while_a_call_runs() -> None:
         while not stop.is_set():
             assert other.probe([1]) == 0
             try:
-                cache.sizes()
+                cache.inspect.sizes()
                 allocator.alloc(0)
             except pando.WrongThread as error:
                 refused.append(str(error))
@@ -39,7 +39,7 @@ def test_a_second_thread_is_refused_while_a_call_runs() -> None:
     try:
         for _ in range(200):
             try:
-                assert cache.match(key, slots=out).length == LONG
+                assert cache.paths.match(key, slots=out).length == LONG
                 served += 1
             except pando.WrongThread:
                 continue
@@ -79,16 +79,16 @@ def test_threads_may_take_turns() -> None:
         thread.join()
     assert not errors
     cache.check()
-    assert allocator.available + cache.sizes().total == 4096
+    assert allocator.available + cache.inspect.sizes().total == 4096
 
 
 def test_a_lease_dropped_by_another_thread_is_released_in_time() -> None:
     allocator = pando.PagedAllocator(LONG)
     cache = pando.PrefixCache(allocator)
     key = np.arange(LONG, dtype=np.int32)
-    cache.insert(key, allocator.alloc(LONG))
+    cache.paths.insert(key, allocator.alloc(LONG))
     out = np.empty(LONG, dtype=np.int64)
-    leases = [cache.lock(cache.match(key[:10], slots=False)) for _ in range(200)]
+    leases = [cache.paths.lock(cache.paths.match(key[:10], slots=False)) for _ in range(200)]
 
     def drop() -> None:
         with pytest.warns(ResourceWarning):
@@ -98,10 +98,10 @@ def test_a_lease_dropped_by_another_thread_is_released_in_time() -> None:
     thread = threading.Thread(target=drop)
     thread.start()
     while thread.is_alive():
-        cache.match(key, slots=out)
+        cache.paths.match(key, slots=out)
     thread.join()
-    cache.match(key[:10], slots=False)
-    assert cache.sizes().protected_tokens == 0
+    cache.paths.match(key[:10], slots=False)
+    assert cache.inspect.sizes().protected_tokens == 0
     cache.check()
 
 
@@ -130,11 +130,11 @@ def test_caches_that_mirror_each_other_are_made_by_several_threads() -> None:
         cache = pando.PrefixCache(
             allocator, ranks=ranks, retention=pando.RetentionOptions(now=lambda: next(clock))
         )
-        cache.insert([1, 2], allocator.alloc(2))
-        cache.pin([1, 2], ttl=3)
+        cache.paths.insert([1, 2], allocator.alloc(2))
+        cache.retention.pin([1, 2], ttl=3)
         for _ in range(6):
             cache.poll()
-            pins[ranks.rank].append(len(cache.pins()))
+            pins[ranks.rank].append(len(cache.retention.pins()))
 
     threads = [threading.Thread(target=run, args=(ranks,)) for ranks in pando.make_thread_ranks(2)]
     for thread in threads:

@@ -75,7 +75,7 @@ class Engine:
         )
         self.cache = pando.PrefixCache(self.allocator, host=tier, **options)
         if store is not None:
-            self.cache.attach_storage(
+            self.cache.tiers.attach_storage(
                 pando.StorageOptions(
                     backend="python-dict",
                     options={"prefetch_threshold": 1, **store},
@@ -96,7 +96,7 @@ class Engine:
 
     def serve(self, tokens: np.ndarray, ns: str = "") -> dict[str, int]:
         fetched = 0
-        if self.cache.has_storage:
+        if self.cache.tiers.has_storage:
             prefetch = self.cache.prefetch(tokens, ns=ns)
             if prefetch.id is not None:
                 while not self.cache.prefetch_ready(prefetch.id):
@@ -133,22 +133,22 @@ def test_what_the_device_evicts_comes_back_from_the_host() -> None:
     again = engine.serve(prompt(1))
     assert again["device"] + again["host"] == 40
     assert again["host"] > 0
-    assert engine.cache.tier_stats().loaded_tokens >= again["host"]
-    assert engine.cache.host_sizes().total > DEVICE
+    assert engine.cache.tiers.stats().loaded_tokens >= again["host"]
+    assert engine.cache.inspect.host_sizes().total > DEVICE
 
 
 def test_a_store_in_python_serves_the_next_process() -> None:
     SHARED["restart"] = {}
     first = Engine({"name": "restart"})
     first.serve(prompt(1))
-    assert first.cache.tier_stats().stored_tokens == 40
+    assert first.cache.tiers.stats().stored_tokens == 40
     del first
     second = Engine({"name": "restart"})
     assert second.serve(prompt(1)) == {"device": 0, "host": 40, "store": 40}
-    assert second.cache.storage_stats().read_pages == 10
-    second.cache.clear_storage()
+    assert second.cache.tiers.storage_stats().read_pages == 10
+    second.cache.tiers.clear_storage()
     assert SHARED["restart"] == {}
-    assert "detached" in second.cache.detach_storage() or not second.cache.has_storage
+    assert "detached" in second.cache.tiers.detach_storage() or not second.cache.tiers.has_storage
 
 
 @pytest.mark.parametrize("fault", ["raises", "lies"])
@@ -193,7 +193,7 @@ def test_ranks_that_fail_end_the_movement_between_tiers(monkeypatch: pytest.Monk
     engine.cache.finish(request)  # begins a copy to the host
     assert engine.cache.poll().ranks_lost
     assert heard[0] == "rank 1 has gone"
-    assert engine.cache.match(prompt(2)).length == 40  # what is on the device still is
+    assert engine.cache.paths.match(prompt(2)).length == 40  # what is on the device still is
     with pytest.raises(pando.Error, match="do not reach each other"):
         Engine(ranks=ranks)
 

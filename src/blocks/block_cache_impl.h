@@ -24,6 +24,7 @@
 #include "cache/observed.h"
 #include "pando/block_cache.h"
 #include "pando/cache.h"
+#include "tiers/tier_owner.h"
 
 namespace pando {
 
@@ -53,7 +54,7 @@ struct BlockRequest::Impl {
   std::size_t num_tokens() const { return tokens.size(); }
 };
 
-struct BlockCache::Impl {
+struct BlockCache::Impl final : TierOwner {
   using Request = BlockRequest::Impl;
   Impl(const BlockCacheOptions& opts, const BlockHasher& block_hasher);
   ~Impl();
@@ -63,10 +64,19 @@ struct BlockCache::Impl {
   ComputedBlocks get_computed(const Request& r);
   Status allocate(Request& r, std::size_t num_new_tokens, const AllocateOptions& given);
   Status advance(Request& r, std::size_t num_computed);
-  PollResult poll();
+  PollResult poll() override;
   Result<Prefetch> prefetch(const Request& r);
   std::size_t end_prefetch(PrefetchId id, bool keep);
   Status reset();
+
+  TierEngine* tier_engine() override { return tiers ? &tiers->engine : nullptr; }
+  CacheObserver* tier_observer() const override { return options.observer; }
+  Status refuse_store() const override;
+  std::size_t default_fetch_tokens() const override { return tiers->default_fetch_tokens(); }
+  void set_write_policy(WritePolicy policy) override { tiers->set_write_policy(policy); }
+  void store_left() override {}
+  std::size_t evict_host(std::size_t num_tokens, std::size_t group) override;
+  void prefilled(std::size_t, double, std::size_t) override {}
 
   BlockKeys keys_of(const Request& r) const {
     return {r.tokens, r.chain, unit, *r.ns, hasher.may_alias(r.keys)};

@@ -32,36 +32,12 @@ PollResult BlockCache::Impl::poll() {
   return result;
 }
 
-Result<std::string> BlockCache::attach_storage(const StorageOptions& options) {
-  if (!impl_->tiers)
-    return make_error(ErrorCode::unavailable,
-                      "attach_storage: this cache has no host tier, which a store stands behind");
-  if (!impl_->hasher.is_shareable())
-    return make_error(ErrorCode::unavailable,
-                      "attach_storage: hashes of the function {} are not safe to share; expected "
-                      "sha256_cbor or sglang",
-                      to_string(impl_->hasher.function()));
-  return impl_->tiers->engine.attach(
-      options, impl_->tiers->default_fetch_tokens(),
-      [this](WritePolicy policy) { impl_->tiers->set_write_policy(policy); });
-}
-
-Result<std::string> BlockCache::detach_storage() {
-  if (!has_storage()) return std::string("no store is attached");
-  impl_->poll();  // what has finished is acknowledged
-  return impl_->tiers->engine.detach();
-}
-
-Status BlockCache::clear_storage() {
-  if (!impl_->tiers)
-    return make_error(ErrorCode::unavailable, "clear_storage: no store is attached");
-  return impl_->tiers->engine.clear_store();
-}
-
-bool BlockCache::has_storage() const { return impl_->store() != nullptr; }
-
-StoreStats BlockCache::storage_stats() const {
-  return impl_->tiers ? impl_->tiers->engine.store_stats() : StoreStats{};
+Status BlockCache::Impl::refuse_store() const {
+  if (hasher.is_shareable()) return {};
+  return make_error(ErrorCode::unavailable,
+                    "attach_storage: hashes of the function {} are not safe to share; expected "
+                    "sha256_cbor or sglang",
+                    to_string(hasher.function()));
 }
 
 Result<Prefetch> BlockCache::Impl::prefetch(const Request& r) {
@@ -77,23 +53,12 @@ std::size_t BlockCache::Impl::end_prefetch(PrefetchId id, bool keep) {
   return tiers ? tiers->engine.end_fetch(id, keep).pages : 0;
 }
 
-std::size_t BlockCache::evict_host(std::size_t num_tokens, std::size_t group) {
-  if (!impl_->tiers || group >= impl_->options.groups.size()) return 0;
-  return impl_->tiers->evict(static_cast<std::uint32_t>(group), num_tokens);
+std::size_t BlockCache::Impl::evict_host(std::size_t num_tokens, std::size_t group) {
+  if (!tiers || group >= options.groups.size()) return 0;
+  return tiers->evict(static_cast<std::uint32_t>(group), num_tokens);
 }
 
-UnderWay BlockCache::under_way() const {
-  return impl_->tiers ? impl_->tiers->engine.under_way() : UnderWay{};
-}
-
-Status BlockCache::report_prefill(std::size_t num_tokens, double seconds) {
-  if (Status s = check_prefill(num_tokens, seconds); !s) return s;
-  if (impl_->tiers) impl_->tiers->engine.add_prefill(num_tokens, seconds);
-  return {};
-}
-
-TierStats BlockCache::tier_stats() const {
-  return impl_->tiers ? impl_->tiers->engine.tier_stats() : TierStats{};
-}
+Tiers& BlockCache::tiers() { return impl_->door; }
+const Tiers& BlockCache::tiers() const { return impl_->door; }
 
 }  // namespace pando

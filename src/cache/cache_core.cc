@@ -19,7 +19,7 @@ void CacheCore::record_stored(Medium medium, NodeIndex i) {
 
 void CacheCore::record_stored(EventLog& to, Medium medium, NodeIndex i) const {
   const Node& node = index.node(i);
-  const std::size_t num_tokens = node.num_pages * options.page_size + (options.bigram ? 1 : 0);
+  const std::size_t num_tokens = node.num_pages * index.page_size() + (options.bigram ? 1 : 0);
   const PageHash* parent =
       node.begin_pages() == 0 ? nullptr : index.tree().edges().parent_hash(node);
   to.stored(medium, index.tree().namespace_of(i), parent,

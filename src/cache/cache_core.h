@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every part of a PrefixCache works on: the index decides, the ledgers return slots, the log
-// records. PrefixCache::Impl adds the calls; TreeTiers moves bytes for it.
+// records. PrefixCacheImpl adds the calls; TreeTiers moves bytes for it.
 #pragma once
 
 #include "cache/event_log.h"
@@ -8,7 +8,8 @@
 #include "cache/slot_ledger.h"
 #include "cache/state_ledger.h"
 #include "index/radix_index.h"
-#include "pando/cache.h"
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "tiers/agreement.h"
 
 namespace pando {

@@ -28,18 +28,19 @@ bool measures_cost(const EvictionPolicy& policy) {
   return hazard && hazard->cost_aware && !hazard->attention_tokens;
 }
 
-RadixIndex::Options index_options(const CacheOptions& o, std::size_t num_pages) {
-  RadixIndex::Options options{.page_size = o.page_size,
+RadixIndex::Options index_options(const CacheOptions& o, const SlotLedger& ledger) {
+  const std::size_t page_size = ledger.page_size();
+  RadixIndex::Options options{.page_size = page_size,
                               .bigram = o.bigram,
                               .hashes = o.events || o.remember_evicted > 0,
                               .hash_seed = o.hash_seed.value_or(random_seed()),
                               .state = o.state.has_value(),
                               .host = o.host.has_value(),
                               .mirrors_first = o.host && o.host->reclaim_mirrors_first,
-                              .capacity_pages = num_pages - 1};
-  if (o.window) options.window_pages = pages_for(*o.window, o.page_size);
+                              .capacity_pages = ledger.num_pages() - 1};
+  if (o.window) options.window_pages = pages_for(*o.window, page_size);
   if (o.state) {
-    options.snapshot_interval_pages = pages_for(o.state->snapshot_interval, o.page_size);
+    options.snapshot_interval_pages = pages_for(o.state->snapshot_interval, page_size);
     options.max_snapshots_per_path = o.state->max_per_path;
   }
   return options;
@@ -53,7 +54,7 @@ std::array<RankSetting, kNumSettings> settings_of(const CacheOptions& o, const S
   const PagedAllocator* full = ledger.full_side();
   const WindowAllocator* both = ledger.window_allocator();
   return {{
-      {"page_size", o.page_size},
+      {"page_size", ledger.page_size()},
       {"bigram", o.bigram},
       {"disabled", o.disabled},
       {"evict_whole_nodes", o.evict_whole_nodes},
@@ -98,7 +99,11 @@ Status validate_engine(const CacheOptions& options, const EngineSlots& slots) {
   if (options.window && (!slots.free_window || !slots.move_window))
     return make_error(ErrorCode::invalid_argument,
                       "with a window, EngineSlots needs free_window and move_window");
-  if (slots.max_slots < 2 * options.page_size || slots.max_slots / options.page_size > UINT32_MAX)
+  if (!std::has_single_bit(slots.page_size) || slots.page_size > (std::size_t{1} << 20))
+    return make_error(ErrorCode::invalid_argument,
+                      "EngineSlots::page_size {} is not a power of two in [1, 2^20]",
+                      slots.page_size);
+  if (slots.max_slots < 2 * slots.page_size || slots.max_slots / slots.page_size > UINT32_MAX)
     return make_error(ErrorCode::invalid_argument,
                       "max_slots {} gives no page beside the padding page, or more than 2^32",
                       slots.max_slots);
@@ -107,10 +112,6 @@ Status validate_engine(const CacheOptions& options, const EngineSlots& slots) {
 
 Status validate_parts(const CacheOptions& options, const SlotLedger& ledger,
                       const StateAllocator* states) {
-  if (options.page_size != ledger.page_size())
-    return make_error(ErrorCode::invalid_argument,
-                      "cache page size {} differs from the allocator's {}", options.page_size,
-                      ledger.page_size());
   if (options.state.has_value() != (states != nullptr))
     return make_error(ErrorCode::invalid_argument,
                       "a state component and a pool for its snapshots come together; only the {} "
@@ -120,16 +121,14 @@ Status validate_parts(const CacheOptions& options, const SlotLedger& ledger,
     if (Status s = validate_host_tier(options, ledger, states); !s) return s;
   }
   const std::size_t host_pages = options.host ? options.host->full.host->num_pages() : 0;
-  return Tenants::validate(options.retention.tenants, {(ledger.num_pages() - 1) * options.page_size,
-                                                       host_pages * options.page_size});
+  return Tenants::validate(
+      options.retention.tenants,
+      {(ledger.num_pages() - 1) * ledger.page_size(), host_pages * ledger.page_size()});
 }
 
 }  // namespace
 
 Status CacheOptions::validate() const {
-  if (!std::has_single_bit(page_size) || page_size > (std::size_t{1} << 20))
-    return make_error(ErrorCode::invalid_argument,
-                      "page size {} is not a power of two in [1, 2^20]", page_size);
   if (window && *window == 0)
     return make_error(ErrorCode::invalid_argument,
                       "a window of 0 tokens: nothing would be looked back at; expected 1 at least");
@@ -139,9 +138,9 @@ Status CacheOptions::validate() const {
   return retention.validate();
 }
 
-PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<EvictionPolicy> policy,
-                        StateAllocator* state_pool)
-    : CacheCore{o, RadixIndex(index_options(o, l.num_pages()), std::move(policy)), std::move(l),
+PrefixCacheImpl::PrefixCacheImpl(const CacheOptions& o, SlotLedger l,
+                                 std::unique_ptr<EvictionPolicy> policy, StateAllocator* state_pool)
+    : CacheCore{o, RadixIndex(index_options(o, l), std::move(policy)), std::move(l),
                 StateLedger(state_pool), Agreement(o.ranks)},
       cache_id(next_cache_id()),
       made_at(o.retention.now ? o.retention.now() : std::chrono::steady_clock::now()) {
@@ -156,7 +155,7 @@ PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<Evi
   index.retention().owner_of = [this](std::string_view ns) { return tenants.owner_of(ns); };
   for (const TenantOptions& tenant : o.retention.tenants)
     apply_limits(*tenants.set(tenant, shared_capacity()));
-  if (o.events) events.emplace(o.page_size, o.bigram ? 1 : 0);
+  if (o.events) events.emplace(index.page_size(), o.bigram ? 1 : 0);
   if (o.remember_evicted > 0) record.emplace(o.remember_evicted);
   if (!events && !record) return;
   index.residency().on_removed = [this](Medium from, const Node& node, std::uint32_t first,
@@ -167,9 +166,7 @@ PrefixCache::Impl::Impl(const CacheOptions& o, SlotLedger l, std::unique_ptr<Evi
   };
 }
 
-PrefixCache::PrefixCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
-  impl_->self = this;
-}
+PrefixCache::PrefixCache(std::unique_ptr<PrefixCacheImpl> impl) : impl_(std::move(impl)) {}
 
 PrefixCache::~PrefixCache() {
   while (!impl_->pins.empty()) impl_->drop_pin(PinId{impl_->pins.begin()->first});
@@ -183,7 +180,7 @@ PrefixCache::~PrefixCache() {
   impl_->evict_all();
 }
 
-Result<std::unique_ptr<PrefixCache>> PrefixCache::Impl::make(
+Result<std::unique_ptr<PrefixCache>> PrefixCacheImpl::make(
     const CacheOptions& options, const Status& valid,
     const std::function<SlotLedger()>& make_ledger, std::unique_ptr<EvictionPolicy> policy,
     StateAllocator* states) {
@@ -202,7 +199,8 @@ Result<std::unique_ptr<PrefixCache>> PrefixCache::Impl::make(
                        "hazard: ranks measure different costs; expected attention_tokens");
   if (Status s = agree_on_settings(ranks, ready, settings); !s) return s.error();
   const bool measures = measures_cost(*policy);
-  auto impl = std::make_unique<Impl>(options, std::move(*ledger), std::move(policy), states);
+  auto impl =
+      std::make_unique<PrefixCacheImpl>(options, std::move(*ledger), std::move(policy), states);
   if (measures) impl->prefill_cost.emplace();
   return std::unique_ptr<PrefixCache>(new PrefixCache(std::move(impl)));
 }
@@ -211,7 +209,7 @@ Result<std::unique_ptr<PrefixCache>> PrefixCache::create(const CacheOptions& opt
                                                          PagedAllocator& allocator,
                                                          std::unique_ptr<EvictionPolicy> policy,
                                                          StateAllocator* states) {
-  return Impl::make(
+  return PrefixCacheImpl::make(
       options, validate_paged(options), [&] { return SlotLedger(allocator); }, std::move(policy),
       states);
 }
@@ -220,7 +218,7 @@ Result<std::unique_ptr<PrefixCache>> PrefixCache::create(const CacheOptions& opt
                                                          WindowAllocator& allocator,
                                                          std::unique_ptr<EvictionPolicy> policy,
                                                          StateAllocator* states) {
-  return Impl::make(
+  return PrefixCacheImpl::make(
       options, validate_window(options), [&] { return SlotLedger(allocator); }, std::move(policy),
       states);
 }
@@ -229,9 +227,9 @@ Result<std::unique_ptr<PrefixCache>> PrefixCache::create(const CacheOptions& opt
                                                          EngineSlots slots,
                                                          std::unique_ptr<EvictionPolicy> policy,
                                                          StateAllocator* states) {
-  return Impl::make(
-      options, validate_engine(options, slots),
-      [&] { return SlotLedger(std::move(slots), options.page_size); }, std::move(policy), states);
+  return PrefixCacheImpl::make(
+      options, validate_engine(options, slots), [&] { return SlotLedger(std::move(slots)); },
+      std::move(policy), states);
 }
 
 }  // namespace pando

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "pando/explain.h"
+#include "pando/inspect.h"
 
 namespace pando {
 

@@ -20,8 +20,9 @@ namespace pando {
 
 // ---- Planning ----------------------------------------------------------------------------------
 
-Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(
-    const Key& key, std::span<const SlotId> slots, const InsertOptions& insert_options) {
+Result<PrefixCacheImpl::Plan> PrefixCacheImpl::plan_insert(const Key& key,
+                                                           std::span<const SlotId> slots,
+                                                           const InsertOptions& insert_options) {
   const std::size_t page_size = index.page_size();
   const Result<NodeIndex> held = held_node(key, insert_options);
   if (!held) return held.error();
@@ -50,7 +51,7 @@ Result<PrefixCache::Impl::Plan> PrefixCache::Impl::plan_insert(
 }
 
 // Where the lease of the options ends; nothing without one, or one that holds nothing.
-Result<NodeIndex> PrefixCache::Impl::held_node(const Key& key, const InsertOptions& o) const {
+Result<NodeIndex> PrefixCacheImpl::held_node(const Key& key, const InsertOptions& o) const {
   if (o.held == nullptr) return kNoNode;
   const NodeIndex node = index.resolve(o.held->node());
   const std::size_t pages = node == kNoNode ? 0 : index.node(node).end_pages;
@@ -66,7 +67,7 @@ Result<NodeIndex> PrefixCache::Impl::held_node(const Key& key, const InsertOptio
   return node;
 }
 
-Status PrefixCache::Impl::refuse_insert(const Plan& plan, const InsertOptions& o) const {
+Status PrefixCacheImpl::refuse_insert(const Plan& plan, const InsertOptions& o) const {
   const std::size_t page_size = index.page_size();
   const std::size_t existing = index.matcher().device_end(plan.cursor).pages * page_size;
   if (o.owned_by_tree % page_size != 0 || o.owned_by_tree > existing)
@@ -99,8 +100,8 @@ Status PrefixCache::Impl::refuse_insert(const Plan& plan, const InsertOptions& o
 }
 
 // The pages that the tree has: the caller's own for them are duplicates, or revive a tombstone.
-Status PrefixCache::Impl::plan_existing(const Plan& plan, std::span<const SlotId> slots,
-                                        std::size_t owned_pages, bool look_at_last) {
+Status PrefixCacheImpl::plan_existing(const Plan& plan, std::span<const SlotId> slots,
+                                      std::size_t owned_pages, bool look_at_last) {
   const std::size_t page_size = index.page_size();
   Status status;
   index.tree().for_each_on_path(plan.cursor, [&](NodeIndex node, std::size_t first,
@@ -145,8 +146,8 @@ Status PrefixCache::Impl::plan_existing(const Plan& plan, std::span<const SlotId
 }
 
 // The last `num_revived` of the first `num_pages` of the node; their pages were found backwards.
-void PrefixCache::Impl::plan_revival(NodeIndex node, std::uint32_t num_pages,
-                                     std::uint32_t num_revived) {
+void PrefixCacheImpl::plan_revival(NodeIndex node, std::uint32_t num_pages,
+                                   std::uint32_t num_revived) {
   const std::size_t offset = revived_pages.size() - num_revived;
   std::reverse(revived_pages.begin() + static_cast<std::ptrdiff_t>(offset), revived_pages.end());
   revivals.push_back({.node = node,
@@ -156,8 +157,8 @@ void PrefixCache::Impl::plan_revival(NodeIndex node, std::uint32_t num_pages,
                       .replace = index.node(node).locks == 0});
 }
 
-Status PrefixCache::Impl::plan_adoption(const Plan& plan, NodeIndex node, std::size_t first,
-                                        std::uint32_t n, const SlotId* slots) {
+Status PrefixCacheImpl::plan_adoption(const Plan& plan, NodeIndex node, std::size_t first,
+                                      std::uint32_t n, const SlotId* slots) {
   const std::size_t page_size = index.page_size();
   const std::size_t offset = adopted_pages.size();
   const auto released = static_cast<std::uint32_t>(
@@ -179,7 +180,7 @@ Status PrefixCache::Impl::plan_adoption(const Plan& plan, NodeIndex node, std::s
   return status;
 }
 
-Status PrefixCache::Impl::plan_new(const Plan& plan, std::span<const SlotId> slots) {
+Status PrefixCacheImpl::plan_new(const Plan& plan, std::span<const SlotId> slots) {
   const std::size_t page_size = index.page_size();
   const std::size_t begin = plan.cursor.pages;
   const std::size_t buried = std::max(plan.released_pages, begin) - begin;
@@ -198,8 +199,8 @@ Status PrefixCache::Impl::plan_new(const Plan& plan, std::span<const SlotId> slo
 
 // ---- Applying ----------------------------------------------------------------------------------
 
-Inserted PrefixCache::Impl::apply_insert(const Plan& plan, const Key& key,
-                                         const InsertOptions& insert_options) {
+Inserted PrefixCacheImpl::apply_insert(const Plan& plan, const Key& key,
+                                       const InsertOptions& insert_options) {
   const std::size_t page_size = index.page_size();
   NodeIndex end =
       plan.cursor.node == kNoNode ? index.root(key.ns) : index.tree().split_at(plan.cursor);
@@ -236,7 +237,7 @@ Inserted PrefixCache::Impl::apply_insert(const Plan& plan, const Key& key,
 }
 
 // From the top: what is on the device has its parent there. Returns the number of pages adopted.
-std::size_t PrefixCache::Impl::apply_adoptions(const Plan& plan, NodeIndex end) {
+std::size_t PrefixCacheImpl::apply_adoptions(const Plan& plan, NodeIndex end) {
   for (std::size_t i = adoptions.size(); i-- > 0;) {
     const Adoption& a = adoptions[i];
     const NodeIndex node = a.node == plan.cursor.node ? end : a.node;
@@ -253,8 +254,8 @@ std::size_t PrefixCache::Impl::apply_adoptions(const Plan& plan, NodeIndex end) 
   return adopted_pages.size();
 }
 
-void PrefixCache::Impl::adopt(NodeIndex node, std::span<const std::uint32_t> pages,
-                              bool with_window) {
+void PrefixCacheImpl::adopt(NodeIndex node, std::span<const std::uint32_t> pages,
+                            bool with_window) {
   index.residency().attach_device(node, pages, with_window);
   tier->device_came(node, /*pages=*/true, with_window, /*snapshot=*/false);
   record_stored(Medium::device, node);
@@ -264,7 +265,7 @@ void PrefixCache::Impl::adopt(NodeIndex node, std::span<const std::uint32_t> pag
 }
 
 // `end` is where the plan's cursor is now. Returns the number of pages revived.
-std::size_t PrefixCache::Impl::apply_revivals(const Plan& plan, NodeIndex end) {
+std::size_t PrefixCacheImpl::apply_revivals(const Plan& plan, NodeIndex end) {
   for (const Revival& revival : revivals) {
     const NodeIndex node = revival.node == plan.cursor.node ? end : revival.node;
     const std::span pages(revived_pages.data() + revival.offset, revival.num_pages);
@@ -286,7 +287,7 @@ std::size_t PrefixCache::Impl::apply_revivals(const Plan& plan, NodeIndex end) {
 }
 
 // The leaf, of which the part before `released_pages` is a tombstone.
-NodeIndex PrefixCache::Impl::apply_new(const Plan& plan, const Key& key, NodeIndex parent) {
+NodeIndex PrefixCacheImpl::apply_new(const Plan& plan, const Key& key, NodeIndex parent) {
   const std::size_t page_size = index.page_size();
   const std::size_t begin = plan.cursor.pages;
   const NodeIndex end = index.add_leaf(parent, key.tokens.data() + begin * page_size, new_pages);
@@ -301,7 +302,7 @@ NodeIndex PrefixCache::Impl::apply_new(const Plan& plan, const Key& key, NodeInd
   return end;
 }
 
-void PrefixCache::Impl::apply_snapshot(NodeIndex end, StateSlot snapshot) {
+void PrefixCacheImpl::apply_snapshot(NodeIndex end, StateSlot snapshot) {
   if (index.residency().has_snapshot(end)) {
     released.snapshots.push_back(snapshot);  // a duplicate
     return;
@@ -312,8 +313,8 @@ void PrefixCache::Impl::apply_snapshot(NodeIndex end, StateSlot snapshot) {
   index.evictor().thin_snapshots(end, released);
 }
 
-Result<Inserted> PrefixCache::Impl::insert(const Key& key, std::span<const SlotId> slots,
-                                           const InsertOptions& given) {
+Result<Inserted> PrefixCacheImpl::insert(const Key& key, std::span<const SlotId> slots,
+                                         const InsertOptions& given) {
   const std::size_t page_size = index.page_size();
   if (slots.size() != key.tokens.size())
     return make_error(ErrorCode::invalid_argument,
@@ -341,7 +342,7 @@ Result<Inserted> PrefixCache::Impl::insert(const Key& key, std::span<const SlotI
     ledger.flush();
     return Inserted{.length = 0, .existing = 0, .freed = num_pages * page_size, .node = {}};
   }
-  if (given.held != nullptr && *given.held && given.held->cache_ != self)
+  if (given.held != nullptr && *given.held && given.held->cache_ != this)
     return make_error(ErrorCode::invalid_argument, "insert: the lease is of another cache");
   const Result<Plan> plan = plan_insert(key, slots, given);
   if (!plan) return plan.error();

@@ -40,7 +40,7 @@ Status Lease::release_window() {
   if (!path_.window_from)
     return make_error(ErrorCode::invalid_argument,
                       "release_window: this lease holds no window, or has released it already");
-  cache_->impl_->release_hold_window(path_);
+  cache_->release_hold_window(path_);
   return {};
 }
 
@@ -48,12 +48,12 @@ Status Lease::release_snapshot() {
   if (!path_.snapshot)
     return make_error(ErrorCode::invalid_argument,
                       "release_snapshot: this lease holds no snapshot, or has released it already");
-  cache_->impl_->release_hold_snapshot(path_);
+  cache_->release_hold_snapshot(path_);
   return {};
 }
 
 // As much of the window as there is: lock() has made sure that it is all, or the caller knows.
-Lease::Hold PrefixCache::Impl::hold_path(NodeIndex node) {
+Lease::Hold PrefixCacheImpl::hold_path(NodeIndex node) {
   Lease::Hold hold{.node = index.id(node)};
   index.holds().lock(node);
   ++num_locks;
@@ -68,7 +68,7 @@ Lease::Hold PrefixCache::Impl::hold_path(NodeIndex node) {
 
 // Its rows are in the page `page` of the path to the node. No snapshot: a state cannot be entered
 // inside a page.
-Lease::Hold PrefixCache::Impl::hold_partial(NodeIndex node, std::uint32_t page) {
+Lease::Hold PrefixCacheImpl::hold_partial(NodeIndex node, std::uint32_t page) {
   Lease::Hold hold{.node = index.id(node)};
   index.holds().lock(node);
   ++num_locks;
@@ -79,20 +79,20 @@ Lease::Hold PrefixCache::Impl::hold_partial(NodeIndex node, std::uint32_t page) 
   return hold;
 }
 
-void PrefixCache::Impl::release_hold_window(Lease::Hold& hold) {
+void PrefixCacheImpl::release_hold_window(Lease::Hold& hold) {
   if (!hold.window_from) return;
   index.holds().unlock_window(index.resolve(hold.node), *hold.window_from);
   hold.window_from.reset();
 }
 
-void PrefixCache::Impl::release_hold_snapshot(Lease::Hold& hold) {
+void PrefixCacheImpl::release_hold_snapshot(Lease::Hold& hold) {
   if (!hold.snapshot) return;
   index.holds().unlock_state(index.resolve(hold.node));
   --num_snapshot_locks;
   hold.snapshot = false;
 }
 
-void PrefixCache::Impl::release_hold(Lease::Hold& hold) {
+void PrefixCacheImpl::release_hold(Lease::Hold& hold) {
   const NodeIndex node = index.resolve(hold.node);
   PANDO_CHECK(node != kNoNode, "lease on node {}, which has gone", hold.node.index);
   release_hold_window(hold);
@@ -102,28 +102,28 @@ void PrefixCache::Impl::release_hold(Lease::Hold& hold) {
   --num_locks;
 }
 
-void PrefixCache::Impl::hold_host(Lease& lease, NodeIndex node) {
+void PrefixCacheImpl::hold_host(Lease& lease, NodeIndex node) {
   index.holds().lock_host(node);
   ++num_host_locks;
   lease.host_node_ = index.id(node);
 }
 
-void PrefixCache::Impl::release_host(NodeId& node) {
+void PrefixCacheImpl::release_host(NodeId& node) {
   if (!node) return;
   index.unlock_host(index.resolve(std::exchange(node, {})), released);
   --num_host_locks;
 }
 
-void PrefixCache::unlock(std::span<Lease::Hold* const> holds, NodeId* host_node) {
-  if (host_node != nullptr) impl_->release_host(*host_node);
+void PrefixCacheImpl::unlock(std::span<Lease::Hold* const> holds, NodeId* host_node) {
+  if (host_node != nullptr) release_host(*host_node);
   for (Lease::Hold* hold : holds) {
-    if (hold->node) impl_->release_hold(*hold);
+    if (hold->node) release_hold(*hold);
   }
-  impl_->give_back();
-  impl_->ledger.flush();
+  give_back();
+  ledger.flush();
 }
 
-Result<Lease> PrefixCache::Impl::lock(const Match& match) {
+Result<Lease> PrefixCacheImpl::lock(const Match& match) {
   if (match.cache != cache_id)
     return make_error(ErrorCode::stale_handle, "lock: the match is from another cache");
   const NodeIndex node = index.resolve(match.node);
@@ -145,7 +145,7 @@ Result<Lease> PrefixCache::Impl::lock(const Match& match) {
                       "lock: a part of this match, its window or its snapshot has been evicted "
                       "since; match again");
   Lease lease;
-  lease.cache_ = self;
+  lease.cache_ = this;
   if (node != kNoNode) lease.path_ = hold_path(node);
   if (partial != kNoNode) lease.partial_ = hold_partial(partial, page);
   if (host != kNoNode) hold_host(lease, host);

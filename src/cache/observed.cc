@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public calls of PrefixCache: each calls the function of the same name of its Impl, and tells
-// the observer, if there is one, of the call and of what it found. Impl calls its own functions, so
+// The public calls of PrefixCache and Paths: each calls the function of the same name of
+// PrefixCacheImpl, and tells the observer, if there is one, of the call and of what it found.
+// PrefixCacheImpl calls its own functions, so
 // every call of the engine is told once. Facts that may happen inside any call (an insert, an
 // eviction, what a poll applied) are told where they happen. evict() and poll(), which are short,
 // stand beside their Impl's, so that the compiler makes one of the two.
@@ -19,28 +20,23 @@ namespace pando {
 
 // ---- Keys --------------------------------------------------------------------------------------
 
-Result<Match> PrefixCache::match(const Key& key, std::span<SlotId> slots, SessionId session) {
-  if (impl_->observer == nullptr) [[likely]]
-    return impl_->match(key, slots, session);
-  Result<Match> found = observed(impl_->observer, CacheCall::match,
-                                 [&] { return impl_->match(key, slots, session); });
-  if (found.ok()) impl_->observer->on_match(key, *found);
+Result<Match> Paths::match(const Key& key, std::span<SlotId> slots, SessionId session) {
+  if (cache_.observer == nullptr) [[likely]]
+    return cache_.match(key, slots, session);
+  Result<Match> found = observed(cache_.observer, CacheCall::match,
+                                 [&] { return cache_.match(key, slots, session); });
+  if (found.ok()) cache_.observer->on_match(key, *found);
   return found;
 }
 
-Result<Lease> PrefixCache::lock(const Match& match) {
-  return observed(impl_->observer, CacheCall::lock, [&] { return impl_->lock(match); });
+Result<Lease> Paths::lock(const Match& match) {
+  return observed(cache_.observer, CacheCall::lock, [&] { return cache_.lock(match); });
 }
 
-Result<Inserted> PrefixCache::insert(const Key& key, std::span<const SlotId> slots,
-                                     const InsertOptions& options) {
-  return observed(impl_->observer, CacheCall::insert,
-                  [&] { return impl_->insert(key, slots, options); });
-}
-
-EvictResult PrefixCache::evict_host(std::size_t num_tokens) {
-  return observed(impl_->observer, CacheCall::evict_host,
-                  [&] { return impl_->evict_host(num_tokens); });
+Result<Inserted> Paths::insert(const Key& key, std::span<const SlotId> slots,
+                               const InsertOptions& options) {
+  return observed(cache_.observer, CacheCall::insert,
+                  [&] { return cache_.insert(key, slots, options); });
 }
 
 Status PrefixCache::reset() {
@@ -50,14 +46,14 @@ Status PrefixCache::reset() {
 // ---- Requests ----------------------------------------------------------------------------------
 
 Result<Request> PrefixCache::start(std::span<const Token> tokens, const RequestOptions& options) {
-  using Started = Result<std::unique_ptr<Impl::Running>>;
+  using Started = Result<std::unique_ptr<PrefixCacheImpl::Running>>;
   const RequestStart at{impl_->observer == nullptr ? std::chrono::steady_clock::time_point{}
                                                    : std::chrono::steady_clock::now(),
                         tokens.size()};
   Started started =
       observed(impl_->observer, CacheCall::start, [&] { return impl_->start(tokens, options); });
   if (!started.ok()) return started.error();
-  Impl::Running& request = **started;
+  PrefixCacheImpl::Running& request = **started;
   if (impl_->observer != nullptr) {
     request.started = at;
     impl_->observer->on_match(request.key(tokens.size()), request.found);
@@ -74,20 +70,20 @@ Status PrefixCache::give_slots(Request& request, std::span<const SlotId> slots) 
   return impl_->give_slots(*request.impl_, slots);
 }
 
-Status PrefixCache::allocate_extend(std::span<const std::size_t> prefix_lens,
-                                    std::span<const std::size_t> seq_lens,
-                                    std::span<const SlotId> last_slots, std::span<SlotId> out,
-                                    std::string_view ns) {
-  return observed(impl_->observer, CacheCall::allocate, [&] {
-    return impl_->allocate_extend(prefix_lens, seq_lens, last_slots, out, ns);
+Status Paths::allocate_extend(std::span<const std::size_t> prefix_lens,
+                              std::span<const std::size_t> seq_lens,
+                              std::span<const SlotId> last_slots, std::span<SlotId> out,
+                              std::string_view ns) {
+  return observed(cache_.observer, CacheCall::allocate, [&] {
+    return cache_.allocate_extend(prefix_lens, seq_lens, last_slots, out, ns);
   });
 }
 
-Status PrefixCache::allocate_decode(std::span<const std::size_t> seq_lens,
-                                    std::span<const SlotId> last_slots, std::span<SlotId> out,
-                                    std::string_view ns) {
-  return observed(impl_->observer, CacheCall::allocate,
-                  [&] { return impl_->allocate_decode(seq_lens, last_slots, out, ns); });
+Status Paths::allocate_decode(std::span<const std::size_t> seq_lens,
+                              std::span<const SlotId> last_slots, std::span<SlotId> out,
+                              std::string_view ns) {
+  return observed(cache_.observer, CacheCall::allocate,
+                  [&] { return cache_.allocate_decode(seq_lens, last_slots, out, ns); });
 }
 
 Result<StateSlot> PrefixCache::allocate_state() {
@@ -106,7 +102,7 @@ Status PrefixCache::checkpoint(Request& request, std::optional<std::size_t> num_
 }
 
 Status PrefixCache::finish(Request& request, std::optional<std::size_t> num_computed) {
-  Impl::Running& r = *request.impl_;
+  PrefixCacheImpl::Running& r = *request.impl_;
   if (impl_->observer == nullptr) [[likely]]
     return impl_->finish(r, num_computed);
   const std::size_t length = num_computed.value_or(std::min(r.tokens.size(), r.num_slots));
@@ -117,17 +113,19 @@ Status PrefixCache::finish(Request& request, std::optional<std::size_t> num_comp
 }
 
 void PrefixCache::abandon(Request& request) {
-  Impl::Running& r = *request.impl_;
-  if (r.cache == nullptr) return;
-  PANDO_CHECK(r.cache == this, "abandon: a request of another cache");
-  observed(impl_->observer, CacheCall::finish, [&] {
-    impl_->abandon(r);
-    return Status{};
-  }).value();
-  if (impl_->observer != nullptr) impl_->tell_finished(r, r.tokens.size());
+  if (request.impl_->cache != nullptr) impl_->abandon_told(*request.impl_);
 }
 
-void PrefixCache::Impl::tell_finished(Running& request, std::size_t length) {
+void PrefixCacheImpl::abandon_told(Running& request) {
+  PANDO_CHECK(request.cache == this, "abandon: a request of another cache");
+  observed(observer, CacheCall::finish, [&] {
+    abandon(request);
+    return Status{};
+  }).value();
+  if (observer != nullptr) tell_finished(request, request.tokens.size());
+}
+
+void PrefixCacheImpl::tell_finished(Running& request, std::size_t length) {
   const RequestStart started = std::exchange(request.started, {});
   if (started.prompt_length && *started.prompt_length <= length)
     observer->on_finish({request.key(length), *started.prompt_length, started.at});
@@ -135,14 +133,14 @@ void PrefixCache::Impl::tell_finished(Running& request, std::size_t length) {
 
 Result<std::size_t> PrefixCache::release_window(std::span<Request* const> requests,
                                                 std::span<const std::size_t> num_tokens) {
-  std::vector<Impl::Running*> running;
+  std::vector<PrefixCacheImpl::Running*> running;
   for (const Request* request : requests) running.push_back(request->impl_.get());
   return observed(impl_->observer, CacheCall::release_window,
                   [&] { return impl_->release_windows(running, num_tokens); });
 }
 
 Result<std::size_t> PrefixCache::release_window(Request& request, std::size_t num_tokens) {
-  Impl::Running* const running[] = {request.impl_.get()};
+  PrefixCacheImpl::Running* const running[] = {request.impl_.get()};
   return observed(impl_->observer, CacheCall::release_window, [&] {
     return impl_->release_windows(running, {&num_tokens, 1});
   });
@@ -150,18 +148,18 @@ Result<std::size_t> PrefixCache::release_window(Request& request, std::size_t nu
 
 // ---- Tiers -------------------------------------------------------------------------------------
 
-Result<LoadBack> PrefixCache::load_back(Lease& lease, std::span<SlotId> slots,
-                                        const LoadBackOptions& options) {
-  if (impl_->observer == nullptr) [[likely]]
-    return impl_->load_back(lease, slots, options);
-  Result<LoadBack> result = observed(impl_->observer, CacheCall::load_back,
-                                     [&] { return impl_->load_back(lease, slots, options); });
-  if (result.ok()) impl_->observer->on_load_back(*result);
+Result<LoadBack> Paths::load_back(Lease& lease, std::span<SlotId> slots,
+                                  const LoadBackOptions& options) {
+  if (cache_.observer == nullptr) [[likely]]
+    return cache_.load_back(lease, slots, options);
+  Result<LoadBack> result = observed(cache_.observer, CacheCall::load_back,
+                                     [&] { return cache_.load_back(lease, slots, options); });
+  if (result.ok()) cache_.observer->on_load_back(*result);
   return result;
 }
 
 Result<LoadBack> PrefixCache::load_back(Request& request, const LoadBackOptions& options) {
-  Impl::Running& r = *request.impl_;
+  PrefixCacheImpl::Running& r = *request.impl_;
   if (Status s = impl_->refuse_foreign(r, "load_back"); !s) return s.error();
   if (r.num_slots != r.cached_length)
     return make_error(
@@ -169,7 +167,8 @@ Result<LoadBack> PrefixCache::load_back(Request& request, const LoadBackOptions&
         "load_back: the request has {} slots of its own behind the {} that are cached; "
         "load before you allocate",
         r.num_slots - r.cached_length, r.cached_length);
-  Result<LoadBack> result = load_back(r.lease, r.slots.first(r.slots.capacity()), options);
+  Result<LoadBack> result =
+      impl_->paths_door.load_back(r.lease, r.slots.first(r.slots.capacity()), options);
   if (result.ok()) r.cached_length = r.num_slots = r.cached_length + result->tokens;
   return result;
 }

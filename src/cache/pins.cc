@@ -20,7 +20,7 @@ std::size_t share_of(double share, std::size_t pages) {
 
 }  // namespace
 
-Status PrefixCache::Impl::refuse_pin(NodeIndex end) {
+Status PrefixCacheImpl::refuse_pin(NodeIndex end) {
   const std::size_t page_size = index.page_size();
   const double share = options.retention.max_pinned_share;
   const std::size_t device = component_capacity(Medium::device, ComponentKind::full);
@@ -40,43 +40,43 @@ Status PrefixCache::Impl::refuse_pin(NodeIndex end) {
   return {};
 }
 
-Result<Pinned> PrefixCache::pin(const Key& key, const PinOptions& pin) {
+Result<Pinned> Retention::pin(const Key& key, const PinOptions& pin) {
   if (pin.ttl && pin.ttl->count() <= 0)
     return make_error(ErrorCode::invalid_argument, "pin: a ttl of {} ms; expected more than 0",
                       pin.ttl->count());
-  RadixIndex& index = impl_->index;
+  RadixIndex& index = cache_.index;
   const Tree::Cursor cursor =
-      impl_->options.disabled
+      cache_.options.disabled
           ? Tree::Cursor{}
           : index.matcher().valid_end(index.tree().descend(key, nullptr), Matcher::Reach::device);
   if (cursor.pages == 0)
     return make_error(ErrorCode::invalid_argument,
                       "pin: nothing of this key of {} tokens is on the device", key.tokens.size());
   const NodeIndex end = index.tree().split_at(cursor);
-  if (Status s = impl_->refuse_pin(end); !s) return s.error();
-  const PinId id{impl_->next_id()};
-  Impl::HeldPin& held = impl_->pins[id.value];
+  if (Status s = cache_.refuse_pin(end); !s) return s.error();
+  const PinId id{cache_.next_id()};
+  PrefixCacheImpl::HeldPin& held = cache_.pins[id.value];
   held.kind = pin.kind;
-  held.device = impl_->hold_path(end);
+  held.device = cache_.hold_path(end);
   held.node = held.device.node;
   index.retention().count_pin(end, /*on_device=*/false);
   index.retention().count_pin(end, /*on_device=*/true);
   if (pin.ttl) {
-    held.until = impl_->after(*pin.ttl);
-    impl_->timers.push({.at = held.until, .pin = id});
+    held.until = cache_.after(*pin.ttl);
+    cache_.timers.push({.at = held.until, .pin = id});
   }
-  if (pin.kind == PinKind::soft && impl_->tier) {
-    impl_->tier->back_up(end);
-    impl_->soft_pins.push_back(id);
-    impl_->loosen_soft_pins();
+  if (pin.kind == PinKind::soft && cache_.tier) {
+    cache_.tier->back_up(end);
+    cache_.soft_pins.push_back(id);
+    cache_.loosen_soft_pins();
   }
-  impl_->give_back();
-  impl_->ledger.flush();
+  cache_.give_back();
+  cache_.ledger.flush();
   return Pinned{id, cursor.pages * index.page_size()};
 }
 
 // Those whose path the host has by now hold it there.
-void PrefixCache::Impl::loosen_soft_pins() {
+void PrefixCacheImpl::loosen_soft_pins() {
   std::erase_if(soft_pins, [this](PinId id) {
     const auto at = pins.find(id.value);
     if (at == pins.end()) return true;
@@ -92,7 +92,7 @@ void PrefixCache::Impl::loosen_soft_pins() {
   });
 }
 
-void PrefixCache::Impl::drop_pin(PinId id) {
+void PrefixCacheImpl::drop_pin(PinId id) {
   const auto at = pins.find(id.value);
   if (at == pins.end()) return;
   HeldPin& held = at->second;
@@ -108,7 +108,7 @@ void PrefixCache::Impl::drop_pin(PinId id) {
 }
 
 // Of nodes that a failed load has cut off nothing is left to keep.
-void PrefixCache::Impl::drop_broken_pins() {
+void PrefixCacheImpl::drop_broken_pins() {
   std::vector<PinId> broken;
   for (const auto& [id, held] : pins) {
     if (index.node(index.resolve(held.node)).cut_off) broken.push_back(PinId{id});
@@ -116,35 +116,35 @@ void PrefixCache::Impl::drop_broken_pins() {
   for (const PinId id : broken) drop_pin(id);
 }
 
-Status PrefixCache::unpin(PinId id) {
-  if (!impl_->pins.contains(id.value))
+Status Retention::unpin(PinId id) {
+  if (!cache_.pins.contains(id.value))
     return make_error(ErrorCode::stale_handle,
                       "unpin: there is no pin {}; it has ended, or never was", id.value);
-  impl_->drop_pin(id);
-  impl_->give_back();
-  impl_->ledger.flush();
+  cache_.drop_pin(id);
+  cache_.give_back();
+  cache_.ledger.flush();
   return {};
 }
 
-std::vector<Pin> PrefixCache::pins() const {
+std::vector<Pin> Retention::pins() const {
   std::vector<Pin> all;
-  for (const auto& [id, held] : impl_->pins) {
-    const NodeIndex end = impl_->index.resolve(held.node);
+  for (const auto& [id, held] : cache_.pins) {
+    const NodeIndex end = cache_.index.resolve(held.node);
     Pin& pin = all.emplace_back();
     pin.id = PinId{id};
     pin.kind = held.kind;
-    pin.ns = impl_->index.tree().namespace_of(end);
-    pin.length = impl_->index.node(end).end_pages * impl_->index.page_size();
+    pin.ns = cache_.index.tree().namespace_of(end);
+    pin.length = cache_.index.node(end).end_pages * cache_.index.page_size();
     pin.on_device = !held.host;
     if (held.until != kForever)
       pin.remaining = std::chrono::duration_cast<std::chrono::milliseconds>(
-          std::chrono::nanoseconds(std::max<Ticks>(0, held.until - impl_->now())));
+          std::chrono::nanoseconds(std::max<Ticks>(0, held.until - cache_.now())));
   }
   return all;
 }
 
-std::size_t PrefixCache::pinned_tokens() const {
-  return impl_->index.retention().pinned_pages(/*on_device=*/false) * impl_->index.page_size();
+std::size_t Retention::pinned_tokens() const {
+  return cache_.index.retention().pinned_pages(/*on_device=*/false) * cache_.index.page_size();
 }
 
 }  // namespace pando

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What PrefixCache is made of: the core that all parts share, the tiers, and what is retained. It
-// is made in create.cc; the calls on keys are in prefix_cache.cc, leases.cc and insert.cc, those on
-// whole requests in requests.cc, those on tiers in tiers.cc and storage.cc, those on what is
-// retained in pins.cc, sessions.cc and tenants.cc. PrefixCache's own functions of the same names,
-// in observed.cc, tell the observer of each call; calls inside another one stay in here.
+// is made in create.cc. Calls on keys are in match.cc, leases.cc and insert.cc, those on running
+// requests in requests.cc, those between tiers in tiers.cc, those on what is retained in
+// retention.cc, pins.cc, sessions.cc and tenants.cc, those on everything in prefix_cache.cc and
+// inspect.cc. The public functions of PrefixCache and Paths, in observed.cc, tell the observer of
+// each call; calls inside another one stay in here.
 #pragma once
 
 #include <chrono>
@@ -18,7 +19,10 @@
 #include "cache/prefill_cost.h"
 #include "cache/tenants.h"
 #include "cache/tree_tiers.h"
-#include "pando/cache.h"
+#include "pando/inspect.h"
+#include "pando/paths.h"
+#include "pando/retention.h"
+#include "tiers/tier_owner.h"
 
 namespace pando {
 
@@ -27,9 +31,9 @@ constexpr std::size_t pages_for(std::size_t tokens, std::size_t page_size) {
   return tokens / page_size + (tokens % page_size != 0 ? 1 : 0);
 }
 
-struct PrefixCache::Impl : CacheCore {
-  Impl(const CacheOptions& options, SlotLedger ledger, std::unique_ptr<EvictionPolicy> policy,
-       StateAllocator* states);
+struct PrefixCacheImpl final : CacheCore, TierOwner {
+  PrefixCacheImpl(const CacheOptions& options, SlotLedger ledger,
+                  std::unique_ptr<EvictionPolicy> policy, StateAllocator* states);
   /// Makes the cache, given what its options and its kind of slots have passed, if everything fits
   /// together on every rank.
   static Result<std::unique_ptr<PrefixCache>> make(const CacheOptions& options, const Status& valid,
@@ -88,6 +92,7 @@ struct PrefixCache::Impl : CacheCore {
   Status checkpoint(Running& request, std::optional<std::size_t> num_computed, bool chunked);
   Status finish(Running& request, std::optional<std::size_t> num_computed);
   void abandon(Running& request);
+  void abandon_told(Running& request);
   Result<std::size_t> release_windows(std::span<Running* const> requests,
                                       std::span<const std::size_t> num_tokens);
   Status refuse_foreign(const Running& request, const char* caller) const;
@@ -97,9 +102,17 @@ struct PrefixCache::Impl : CacheCore {
   // ---- Calls on tiers ----
 
   Result<LoadBack> load_back(Lease& lease, std::span<SlotId> slots, const LoadBackOptions& given);
-  PollResult poll();
-  EvictResult evict_host(std::size_t num_tokens);
+  PollResult poll() override;
   Result<Prefetch> prefetch(const Key& key);
+
+  TierEngine* tier_engine() override { return tier ? &tier->engine : nullptr; }
+  CacheObserver* tier_observer() const override { return observer; }
+  Status refuse_store() const override { return {}; }
+  std::size_t default_fetch_tokens() const override;
+  void set_write_policy(WritePolicy policy) override;
+  void store_left() override;
+  std::size_t evict_host(std::size_t num_tokens, std::size_t group) override;
+  void prefilled(std::size_t num_tokens, double seconds, std::size_t cached_tokens) override;
 
   // ---- What they are made of ----
 
@@ -109,7 +122,6 @@ struct PrefixCache::Impl : CacheCore {
   Inserted apply_insert(const Plan& plan, const Key& key, const InsertOptions& options);
 
   EvictResult evict(const Evictor::Goal& goal);
-  void set_write_policy(WritePolicy policy);
   /// nullptr: no store is attached.
   StoreLink* store() const { return tier ? tier->engine.store() : nullptr; }
   /// Returns the tokens that the host has more.
@@ -126,6 +138,8 @@ struct PrefixCache::Impl : CacheCore {
   /// alloc(allocator), after evicting what count_pages(full side) says is missing.
   template <typename Alloc, typename CountPages>
   Status allocate(const Asker& asker, Alloc alloc, CountPages count_pages);
+  /// Lets go of what a lease holds, and of its host part, if given.
+  void unlock(std::span<Lease::Hold* const> holds, NodeId* host_node);
   Lease::Hold hold_path(NodeIndex node);
   Lease::Hold hold_partial(NodeIndex node, std::uint32_t page);
   void release_hold_window(Lease::Hold& hold);
@@ -198,7 +212,11 @@ struct PrefixCache::Impl : CacheCore {
   Status check_windows() const;
   Status check_snapshots() const;
 
-  PrefixCache* self = nullptr;
+  // What PrefixCache gives for calls that are not a request's.
+  Retention retention_door{*this};
+  Inspector inspector{*this};
+  Paths paths_door{*this};
+
   const std::uint32_t cache_id;
   std::vector<Running*> running;
   std::optional<TreeTiers> tier;

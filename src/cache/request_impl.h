@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cache/observed.h"
-#include "pando/cache.h"
+#include "pando/paths.h"
 
 namespace pando {
 
@@ -40,8 +40,8 @@ class SlotBuffer {
 };
 
 struct Request::Impl {
-  PrefixCache* cache = nullptr;  // while it runs
-  std::size_t position = 0;      // among the running
+  PrefixCacheImpl* cache = nullptr;  // while it runs
+  std::size_t position = 0;          // among the running
   std::vector<Token> tokens;
   std::string ns;
   std::int32_t priority = 0;

@@ -21,12 +21,12 @@ Request::Request(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Request::Request(Request&& other) noexcept = default;
 Request& Request::operator=(Request&& other) noexcept {
   if (this == &other) return *this;
-  if (impl_ && impl_->cache != nullptr) impl_->cache->abandon(*this);
+  if (impl_ && impl_->cache != nullptr) impl_->cache->abandon_told(*impl_);
   impl_ = std::move(other.impl_);
   return *this;
 }
 Request::~Request() {
-  if (impl_ && impl_->cache != nullptr) impl_->cache->impl_->abandon(*impl_);
+  if (impl_ && impl_->cache != nullptr) impl_->cache->abandon(*impl_);
 }
 
 bool Request::is_running() const { return impl_ && impl_->cache != nullptr; }
@@ -50,7 +50,7 @@ Status Request::append(std::span<const Token> tokens) {
 
 // ---- Starting ----------------------------------------------------------------------------------
 
-Status PrefixCache::Impl::refuse_start(const RequestOptions& given, std::size_t num_tokens) const {
+Status PrefixCacheImpl::refuse_start(const RequestOptions& given, std::size_t num_tokens) const {
   if (given.session) {
     if (Status s = refuse_session(given.session, "start"); !s) return s;
   }
@@ -62,7 +62,7 @@ Status PrefixCache::Impl::refuse_start(const RequestOptions& given, std::size_t 
 }
 
 // A bigram key leaves its last token anyway: it has no pair of its own yet.
-Result<Match> PrefixCache::Impl::find_start(Running& request, std::size_t recompute) {
+Result<Match> PrefixCacheImpl::find_start(Running& request, std::size_t recompute) {
   const std::size_t num_tokens = request.tokens.size();
   const std::size_t spare = recompute - (options.bigram && recompute > 0 ? 1 : 0);
   const std::size_t length = num_tokens - std::min(spare, num_tokens);
@@ -75,7 +75,7 @@ Result<Match> PrefixCache::Impl::find_start(Running& request, std::size_t recomp
   return match(request.key(length), request.slots.first(num_tokens), request.session);
 }
 
-Result<std::unique_ptr<PrefixCache::Impl::Running>> PrefixCache::Impl::start(
+Result<std::unique_ptr<PrefixCacheImpl::Running>> PrefixCacheImpl::start(
     std::span<const Token> tokens, const RequestOptions& given) {
   if (Status s = refuse_start(given, tokens.size()); !s) return s.error();
   auto request = std::make_unique<Running>();
@@ -91,22 +91,22 @@ Result<std::unique_ptr<PrefixCache::Impl::Running>> PrefixCache::Impl::start(
   request->found = *found;
   request->lease = std::move(*lease);
   request->cached_length = request->num_slots = found->length;
-  request->cache = self;
+  request->cache = this;
   request->position = running.size();
   running.push_back(request.get());
   return request;
 }
 
-Status PrefixCache::Impl::refuse_foreign(const Running& request, const char* caller) const {
-  if (request.cache == self) return {};
+Status PrefixCacheImpl::refuse_foreign(const Running& request, const char* caller) const {
+  if (request.cache == this) return {};
   return make_error(ErrorCode::stale_handle, "{}: the request {}", caller,
                     request.cache == nullptr ? "has finished" : "is of another cache");
 }
 
 // How many tokens are computed: what the caller says, or all that have slots.
-Result<std::size_t> PrefixCache::Impl::computed(const Running& request,
-                                                std::optional<std::size_t> said,
-                                                const char* caller) const {
+Result<std::size_t> PrefixCacheImpl::computed(const Running& request,
+                                              std::optional<std::size_t> said,
+                                              const char* caller) const {
   if (Status s = refuse_foreign(request, caller); !s) return s.error();
   const std::size_t most = std::min(request.tokens.size(), request.num_slots);
   if (said.value_or(0) <= most) return said.value_or(most);
@@ -120,7 +120,7 @@ Result<std::size_t> PrefixCache::Impl::computed(const Running& request,
 // Tries, evicts what is missing if that can help, and tries again; so that what the allocator
 // refuses for another reason is refused before anything is evicted.
 template <typename Alloc, typename CountPages>
-Status PrefixCache::Impl::allocate(const Asker& asker, Alloc alloc, CountPages count_pages) {
+Status PrefixCacheImpl::allocate(const Asker& asker, Alloc alloc, CountPages count_pages) {
   const PagedAllocator* full = ledger.full_side();
   if (full == nullptr)
     return make_error(ErrorCode::unavailable,
@@ -152,7 +152,7 @@ Status PrefixCache::Impl::allocate(const Asker& asker, Alloc alloc, CountPages c
   return ledger.with_allocator(alloc);
 }
 
-Status PrefixCache::Impl::allocate(Running& request, std::optional<std::size_t> num_tokens) {
+Status PrefixCacheImpl::allocate(Running& request, std::optional<std::size_t> num_tokens) {
   if (Status s = refuse_foreign(request, "allocate"); !s) return s;
   const std::size_t from = request.num_slots;
   const std::size_t to = num_tokens.value_or(request.tokens.size());
@@ -165,7 +165,7 @@ Status PrefixCache::Impl::allocate(Running& request, std::optional<std::size_t> 
   return done;
 }
 
-Status PrefixCache::Impl::give_slots(Running& request, std::span<const SlotId> slots) {
+Status PrefixCacheImpl::give_slots(Running& request, std::span<const SlotId> slots) {
   if (Status s = refuse_foreign(request, "give_slots"); !s) return s;
   if (ledger.full_side() != nullptr)
     return make_error(ErrorCode::unavailable,
@@ -181,25 +181,25 @@ Status PrefixCache::Impl::give_slots(Running& request, std::span<const SlotId> s
   return {};
 }
 
-Status PrefixCache::Impl::allocate_extend(std::span<const std::size_t> prefix_lens,
-                                          std::span<const std::size_t> seq_lens,
-                                          std::span<const SlotId> last_slots, std::span<SlotId> out,
-                                          std::string_view ns) {
+Status PrefixCacheImpl::allocate_extend(std::span<const std::size_t> prefix_lens,
+                                        std::span<const std::size_t> seq_lens,
+                                        std::span<const SlotId> last_slots, std::span<SlotId> out,
+                                        std::string_view ns) {
   return allocate(
       {ns, std::accumulate(seq_lens.begin(), seq_lens.end(), std::size_t{0})},
       [&](auto& a) { return a.alloc_extend(prefix_lens, seq_lens, last_slots, out); },
       [&](const PagedAllocator& a) { return a.pages_for_extend(prefix_lens, seq_lens); });
 }
 
-Status PrefixCache::Impl::allocate_decode(std::span<const std::size_t> seq_lens,
-                                          std::span<const SlotId> last_slots, std::span<SlotId> out,
-                                          std::string_view ns) {
+Status PrefixCacheImpl::allocate_decode(std::span<const std::size_t> seq_lens,
+                                        std::span<const SlotId> last_slots, std::span<SlotId> out,
+                                        std::string_view ns) {
   return allocate(
       {ns, 0}, [&](auto& a) { return a.alloc_decode(seq_lens, last_slots, out); },
       [&](const PagedAllocator& a) { return a.pages_for_decode(seq_lens); });
 }
 
-Result<StateSlot> PrefixCache::Impl::allocate_state() {
+Result<StateSlot> PrefixCacheImpl::allocate_state() {
   StateAllocator* pool = states.pool();
   if (pool == nullptr)
     return make_error(ErrorCode::unavailable, "allocate_state: this cache has no state component");
@@ -215,8 +215,8 @@ Result<StateSlot> PrefixCache::Impl::allocate_state() {
 
 // ---- Giving to the tree ------------------------------------------------------------------------
 
-void PrefixCache::Impl::copy_tree_slots(NodeIndex node, std::size_t from, std::size_t to,
-                                        std::span<SlotId> slots) const {
+void PrefixCacheImpl::copy_tree_slots(NodeIndex node, std::size_t from, std::size_t to,
+                                      std::span<SlotId> slots) const {
   const std::size_t page_size = index.page_size();
   const Node& last = index.node(node);
   const Tree::Cursor path{node, last.num_pages, last.end_pages};
@@ -229,7 +229,7 @@ void PrefixCache::Impl::copy_tree_slots(NodeIndex node, std::size_t from, std::s
   });
 }
 
-Status PrefixCache::Impl::set_snapshot(Running& request, StateSlot slot, std::size_t num_tokens) {
+Status PrefixCacheImpl::set_snapshot(Running& request, StateSlot slot, std::size_t num_tokens) {
   if (Status s = refuse_foreign(request, "set_snapshot"); !s) return s;
   if (!options.state)
     return make_error(ErrorCode::unavailable, "set_snapshot: this cache has no state component");
@@ -251,9 +251,9 @@ Status PrefixCache::Impl::set_snapshot(Running& request, StateSlot slot, std::si
 // The whole pages of the key may be less than what the request got from the tree: k matched pages
 // of a bigram key took one token more than has been computed yet. And there is nothing to give
 // where a component would be missing at the end.
-Result<std::optional<Key>> PrefixCache::Impl::insertable(const Running& request,
-                                                         std::size_t num_computed,
-                                                         const char* caller) const {
+Result<std::optional<Key>> PrefixCacheImpl::insertable(const Running& request,
+                                                       std::size_t num_computed,
+                                                       const char* caller) const {
   Key key = request.key(num_computed);
   if (options.disabled) return std::optional<Key>{};
   // A load under it failed: what was computed from there on is not worth keeping.
@@ -276,8 +276,8 @@ Result<std::optional<Key>> PrefixCache::Impl::insertable(const Running& request,
   return std::optional<Key>(key);
 }
 
-InsertOptions PrefixCache::Impl::insert_options(const Running& request, bool chunked,
-                                                bool unfinished) const {
+InsertOptions PrefixCacheImpl::insert_options(const Running& request, bool chunked,
+                                              bool unfinished) const {
   return {.owned_by_tree = request.cached_length,
           .priority = request.priority,
           .chunked = chunked,
@@ -287,8 +287,8 @@ InsertOptions PrefixCache::Impl::insert_options(const Running& request, bool chu
           .snapshot = request.snapshot};
 }
 
-Status PrefixCache::Impl::checkpoint(Running& request, std::optional<std::size_t> num_computed,
-                                     bool chunked) {
+Status PrefixCacheImpl::checkpoint(Running& request, std::optional<std::size_t> num_computed,
+                                   bool chunked) {
   const Result<std::size_t> length = computed(request, num_computed, "checkpoint");
   if (!length) return length.error();
   const Result<std::optional<Key>> key = insertable(request, *length, "checkpoint");
@@ -302,7 +302,7 @@ Status PrefixCache::Impl::checkpoint(Running& request, std::optional<std::size_t
   const NodeIndex end = index.resolve(inserted.node);
   copy_tree_slots(end, request.cached_length / index.page_size(), plan->cursor.pages, slots);
   Lease lease;
-  lease.cache_ = self;
+  lease.cache_ = this;
   lease.path_ = hold_path(end);
   request.lease = std::move(lease);  // lets go of the old path
   request.widened_ranges = retain(end, request.retention);
@@ -313,7 +313,7 @@ Status PrefixCache::Impl::checkpoint(Running& request, std::optional<std::size_t
   return {};
 }
 
-Status PrefixCache::Impl::finish(Running& request, std::optional<std::size_t> num_computed) {
+Status PrefixCacheImpl::finish(Running& request, std::optional<std::size_t> num_computed) {
   const Result<std::size_t> length = computed(request, num_computed, "finish");
   if (!length) return length.error();
   const Result<std::optional<Key>> key = insertable(request, *length, "finish");
@@ -334,14 +334,14 @@ Status PrefixCache::Impl::finish(Running& request, std::optional<std::size_t> nu
   return {};
 }
 
-void PrefixCache::Impl::end_unused(Running& request) {
+void PrefixCacheImpl::end_unused(Running& request) {
   if (const NodeIndex end = index.resolve(request.lease.node()); end != kNoNode)
     index.finish_use(end);
   if (request.snapshot) states.release({&request.snapshot, 1});
   let_go(request);
 }
 
-void PrefixCache::Impl::let_go(Running& request) {
+void PrefixCacheImpl::let_go(Running& request) {
   ledger.release(request.own_slots());
   request.lease.release();
   ledger.flush();
@@ -354,7 +354,7 @@ void PrefixCache::Impl::let_go(Running& request) {
   request.snapshot = {};
 }
 
-void PrefixCache::Impl::abandon(Running& request) {
+void PrefixCacheImpl::abandon(Running& request) {
   if (request.cache != nullptr) end_unused(request);
 }
 
@@ -362,7 +362,7 @@ void PrefixCache::Impl::abandon(Running& request) {
 
 // The token to come sees the last `window` tokens. A match of the last whole page, or of the
 // snapshot that is to be kept, will want as much before it; without a tree nobody will.
-std::size_t PrefixCache::Impl::release_window(Running& request, std::size_t num_tokens) {
+std::size_t PrefixCacheImpl::release_window(Running& request, std::size_t num_tokens) {
   const std::size_t page_size = index.page_size();
   const std::size_t unit_less = options.bigram && num_tokens > 0 ? 1 : 0;
   std::size_t seen_until =
@@ -378,8 +378,8 @@ std::size_t PrefixCache::Impl::release_window(Running& request, std::size_t num_
   return behind - from;
 }
 
-Result<std::size_t> PrefixCache::Impl::release_windows(std::span<Running* const> requests,
-                                                       std::span<const std::size_t> num_tokens) {
+Result<std::size_t> PrefixCacheImpl::release_windows(std::span<Running* const> requests,
+                                                     std::span<const std::size_t> num_tokens) {
   if (!options.window)
     return make_error(ErrorCode::unavailable, "release_window: this cache has no window component");
   if (requests.size() != num_tokens.size())
@@ -403,11 +403,11 @@ Result<std::size_t> PrefixCache::Impl::release_windows(std::span<Running* const>
 // ---- Proof -------------------------------------------------------------------------------------
 
 // Own pages of a request are nobody else's: not another's, nor the tree's, nor free.
-Status PrefixCache::Impl::check_requests() const {
+Status PrefixCacheImpl::check_requests() const {
   std::vector<PageId> owned;
   for (std::size_t i = 0; i < running.size(); ++i) {
     const Running& request = *running[i];
-    PANDO_CHECK(request.cache == self && request.position == i, "running request {}", i);
+    PANDO_CHECK(request.cache == this && request.position == i, "running request {}", i);
     const std::span<const SlotId> own = request.own_slots();
     for (std::size_t at = 0; at < own.size(); at += index.page_size())
       owned.push_back(ledger.page_of(own[at]));

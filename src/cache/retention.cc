@@ -39,30 +39,30 @@ Status RetentionOptions::validate() const {
 // ---- Time --------------------------------------------------------------------------------------
 
 // Counted from when the cache was made: clocks of different machines began at different times.
-Ticks PrefixCache::Impl::clock() const {
+Ticks PrefixCacheImpl::clock() const {
   const auto now =
       options.retention.now ? options.retention.now() : std::chrono::steady_clock::now();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now - made_at).count();
 }
 
 // Ranks have only what they agreed on.
-Ticks PrefixCache::Impl::now() {
+Ticks PrefixCacheImpl::now() {
   if (ranks.alone()) agreed_time = std::max(agreed_time, clock());
   return agreed_time;
 }
 
-Ticks PrefixCache::Impl::after(std::chrono::milliseconds duration) {
+Ticks PrefixCacheImpl::after(std::chrono::milliseconds duration) {
   const Ticks ticks = std::chrono::nanoseconds(std::min<std::chrono::milliseconds>(
                                                    duration, std::chrono::hours(1000000)))
                           .count();
   return now() + ticks;
 }
 
-bool PrefixCache::Impl::waits_for_time() const {
+bool PrefixCacheImpl::waits_for_time() const {
   return !timers.empty() || index.retention().has_timed_grants();
 }
 
-void PrefixCache::Impl::pass_time(Ticks time) {
+void PrefixCacheImpl::pass_time(Ticks time) {
   agreed_time = std::max(agreed_time, time);
   if (index.retention().has_timed_grants()) index.retention().expire_grants(agreed_time);
   while (!timers.empty() && timers.top().at <= agreed_time) {
@@ -108,7 +108,7 @@ Status refuse_outside(const RetentionRange& range, std::size_t length, bool grow
 }
 
 // What is behind the last whole page is not cached, and neither is its priority.
-std::size_t PrefixCache::Impl::retain(NodeIndex end, std::span<const RetentionRange> ranges) {
+std::size_t PrefixCacheImpl::retain(NodeIndex end, std::span<const RetentionRange> ranges) {
   const std::size_t page_size = index.page_size();
   const std::uint32_t end_page = index.node(end).end_pages;
   std::size_t num_widened = 0;

@@ -11,19 +11,19 @@
 
 namespace pando {
 
-Result<SessionId> PrefixCache::open_session(const SessionOptions& session) {
+Result<SessionId> Retention::open_session(const SessionOptions& session) {
   if (session.idle_after.count() <= 0)
     return make_error(ErrorCode::invalid_argument,
                       "open_session: idle_after is {} ms; expected more than 0",
                       session.idle_after.count());
-  const SessionId id{impl_->next_id()};
-  impl_->index.retention().keep_sessions();
-  impl_->sessions[id.value].idle_after = session.idle_after;
-  impl_->use_session(id, {});
+  const SessionId id{cache_.next_id()};
+  cache_.index.retention().keep_sessions();
+  cache_.sessions[id.value].idle_after = session.idle_after;
+  cache_.use_session(id, {});
   return id;
 }
 
-Status PrefixCache::Impl::refuse_session(SessionId id, const char* caller) const {
+Status PrefixCacheImpl::refuse_session(SessionId id, const char* caller) const {
   if (sessions.contains(id.value)) return {};
   return make_error(ErrorCode::stale_handle,
                     "{}: there is no session {}; it has been closed, or never was opened", caller,
@@ -31,7 +31,7 @@ Status PrefixCache::Impl::refuse_session(SessionId id, const char* caller) const
 }
 
 // Its timer goes off when it may have become idle; then it is looked at again.
-void PrefixCache::Impl::use_session(SessionId id, NodeIndex end) {
+void PrefixCacheImpl::use_session(SessionId id, NodeIndex end) {
   const auto at = sessions.find(id.value);
   if (at == sessions.end()) return;
   OpenSession& session = at->second;
@@ -52,7 +52,7 @@ void PrefixCache::Impl::use_session(SessionId id, NodeIndex end) {
   session.ends.push_back(index.retention().add_end(end));
 }
 
-void PrefixCache::Impl::session_due(SessionId id) {
+void PrefixCacheImpl::session_due(SessionId id) {
   const auto at = sessions.find(id.value);
   if (at == sessions.end()) return;
   OpenSession& session = at->second;
@@ -65,30 +65,30 @@ void PrefixCache::Impl::session_due(SessionId id) {
   for (const EndIndex end : session.ends) index.retention().set_active(end, false);
 }
 
-Status PrefixCache::touch(SessionId id) {
-  if (Status s = impl_->refuse_session(id, "touch"); !s) return s;
-  impl_->use_session(id, {});
+Status Retention::touch(SessionId id) {
+  if (Status s = cache_.refuse_session(id, "touch"); !s) return s;
+  cache_.use_session(id, {});
   return {};
 }
 
-Status PrefixCache::close_session(SessionId id) {
-  if (Status s = impl_->refuse_session(id, "close_session"); !s) return s;
-  const auto at = impl_->sessions.find(id.value);
+Status Retention::close_session(SessionId id) {
+  if (Status s = cache_.refuse_session(id, "close_session"); !s) return s;
+  const auto at = cache_.sessions.find(id.value);
   const std::vector<EndIndex> ends = std::move(at->second.ends);
-  impl_->sessions.erase(at);
+  cache_.sessions.erase(at);
   for (const EndIndex end : ends) {
-    const NodeIndex node = impl_->index.retention().node_of(end);
-    impl_->index.retention().remove_end(end);
-    if (node != kNoNode) impl_->closing.push_back(impl_->index.id(node));
+    const NodeIndex node = cache_.index.retention().node_of(end);
+    cache_.index.retention().remove_end(end);
+    if (node != kNoNode) cache_.closing.push_back(cache_.index.id(node));
   }
-  impl_->release_closed();
-  impl_->give_back();
-  impl_->ledger.flush();
+  cache_.release_closed();
+  cache_.give_back();
+  cache_.ledger.flush();
   return {};
 }
 
 // What somebody still holds, a copy under way for one, is tried again by poll().
-void PrefixCache::Impl::release_closed() {
+void PrefixCacheImpl::release_closed() {
   if (closing.empty()) return;
   const CauseScope cause(*this, Pressure::session_closed, 0);
   Evicted evicted;
@@ -103,15 +103,15 @@ void PrefixCache::Impl::release_closed() {
   if (tier) tier->engine.stats.host_evicted_tokens += evicted.host_pages * index.page_size();
 }
 
-std::vector<Session> PrefixCache::sessions() const {
+std::vector<Session> Retention::sessions() const {
   std::vector<Session> all;
-  for (const auto& [id, session] : impl_->sessions) {
+  for (const auto& [id, session] : cache_.sessions) {
     Session& told = all.emplace_back(Session{.id = SessionId{id}, .active = session.active});
     for (const EndIndex end : session.ends) {
-      const NodeIndex node = impl_->index.retention().node_of(end);
+      const NodeIndex node = cache_.index.retention().node_of(end);
       if (node == kNoNode) continue;
       told.tokens =
-          std::max(told.tokens, impl_->index.node(node).end_pages * impl_->index.page_size());
+          std::max(told.tokens, cache_.index.node(node).end_pages * cache_.index.page_size());
     }
   }
   return all;

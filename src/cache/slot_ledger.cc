@@ -27,11 +27,11 @@ SlotLedger::SlotLedger(WindowAllocator& allocator)
       end_slot_((allocator.full().num_pages() + 1) * page_size_),
       claimed_(allocator.full().num_pages() / 64 + 1) {}
 
-SlotLedger::SlotLedger(EngineSlots engine, std::size_t page_size)
+SlotLedger::SlotLedger(EngineSlots engine)
     : engine_(std::move(engine)),
-      page_size_(page_size),
-      end_slot_(engine_.max_slots / page_size * page_size),
-      claimed_(engine_.max_slots / page_size / 64 + 1) {}
+      page_size_(engine_.page_size),
+      end_slot_(engine_.max_slots / page_size_ * page_size_),
+      claimed_(engine_.max_slots / page_size_ / 64 + 1) {}
 
 const PagedAllocator* SlotLedger::full_side() const {
   return window_allocator_ != nullptr ? &window_allocator_->full() : allocator_;

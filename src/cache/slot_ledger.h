@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "pando/allocator.h"
-#include "pando/cache.h"
+#include "pando/paths.h"
 #include "pando/result.h"
 #include "pando/types.h"
 
@@ -23,7 +23,7 @@ class SlotLedger {
  public:
   explicit SlotLedger(PagedAllocator& allocator);
   explicit SlotLedger(WindowAllocator& allocator);
-  SlotLedger(EngineSlots engine, std::size_t page_size);
+  explicit SlotLedger(EngineSlots engine);
 
   std::size_t page_size() const { return page_size_; }
   /// Where full slots come from; nullptr for an engine's.

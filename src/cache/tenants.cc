@@ -93,14 +93,14 @@ OwnerId Tenants::find_owner(std::string_view ns) const {
 
 // ---- Shares ------------------------------------------------------------------------------------
 
-Tenants::Capacity PrefixCache::Impl::shared_capacity() const {
+Tenants::Capacity PrefixCacheImpl::shared_capacity() const {
   const std::size_t page_size = index.page_size();
   return {(ledger.num_pages() - 1) * page_size,
           tier ? tier->pools(ComponentKind::full).host->num_pages() * page_size : 0};
 }
 
 // Windows and snapshots have pools of other sizes: of each a tenant has the same share.
-void PrefixCache::Impl::apply_limits(OwnerId owner) {
+void PrefixCacheImpl::apply_limits(OwnerId owner) {
   const std::size_t page_size = index.page_size();
   const TenantOptions& tenant = tenants.list()[owner];
   const auto apply = [&](Medium medium, std::size_t floor, std::size_t cap) {
@@ -118,7 +118,7 @@ void PrefixCache::Impl::apply_limits(OwnerId owner) {
   if (tier) apply(Medium::host, tenant.host_floor, tenant.host_cap);
 }
 
-std::size_t PrefixCache::Impl::component_capacity(Medium medium, ComponentKind kind) const {
+std::size_t PrefixCacheImpl::component_capacity(Medium medium, ComponentKind kind) const {
   if (medium == Medium::host) {
     const HostPool* const pool = tier->pools(kind).host;
     return pool == nullptr ? 0 : pool->num_pages();
@@ -129,7 +129,7 @@ std::size_t PrefixCache::Impl::component_capacity(Medium medium, ComponentKind k
   return ledger.num_pages() - 1;
 }
 
-void PrefixCache::Impl::enforce_cap(OwnerId owner, NodeIndex end) {
+void PrefixCacheImpl::enforce_cap(OwnerId owner, NodeIndex end) {
   const std::size_t excess =
       index.shelves().shelf(Medium::device, ComponentKind::full)->over_cap(owner);
   if (excess == 0) return;
@@ -141,46 +141,46 @@ void PrefixCache::Impl::enforce_cap(OwnerId owner, NodeIndex end) {
   ledger.flush();
 }
 
-Status PrefixCache::set_tenant(const TenantOptions& tenant) {
-  const Result<OwnerId> owner = impl_->tenants.set(tenant, impl_->shared_capacity());
+Status Retention::set_tenant(const TenantOptions& tenant) {
+  const Result<OwnerId> owner = cache_.tenants.set(tenant, cache_.shared_capacity());
   if (!owner) return owner.error();
-  impl_->apply_limits(*owner);
-  for (const std::string_view ns : impl_->index.tree().namespaces())
-    impl_->index.retention().set_owner(ns, impl_->tenants.owner_of(ns));
-  impl_->enforce_cap(*owner);
+  cache_.apply_limits(*owner);
+  for (const std::string_view ns : cache_.index.tree().namespaces())
+    cache_.index.retention().set_owner(ns, cache_.tenants.owner_of(ns));
+  cache_.enforce_cap(*owner);
   return {};
 }
 
-Status PrefixCache::assign_namespace(std::string_view ns, std::string_view tenant) {
-  const Result<OwnerId> owner = impl_->tenants.find(tenant);
+Status Retention::assign_namespace(std::string_view ns, std::string_view tenant) {
+  const Result<OwnerId> owner = cache_.tenants.find(tenant);
   if (!owner) return Error{owner.error().code, "assign_namespace: " + owner.error().message};
-  impl_->tenants.assign(ns, *owner);
-  impl_->index.retention().set_owner(ns, *owner);
-  impl_->enforce_cap(*owner);
+  cache_.tenants.assign(ns, *owner);
+  cache_.index.retention().set_owner(ns, *owner);
+  cache_.enforce_cap(*owner);
   return {};
 }
 
-std::vector<TenantUsage> PrefixCache::tenants() const {
+std::vector<TenantUsage> Retention::tenants() const {
   std::vector<TenantUsage> all;
-  for (const TenantOptions& tenant : impl_->tenants.list())
+  for (const TenantOptions& tenant : cache_.tenants.list())
     all.push_back(*tenant_usage(tenant.name));
   return all;
 }
 
-Result<TenantUsage> PrefixCache::tenant_usage(std::string_view name) const {
-  const Result<OwnerId> owner = impl_->tenants.find(name);
+Result<TenantUsage> Retention::tenant_usage(std::string_view name) const {
+  const Result<OwnerId> owner = cache_.tenants.find(name);
   if (!owner) return owner.error();
-  const std::size_t page_size = impl_->index.page_size();
+  const std::size_t page_size = cache_.index.page_size();
   TenantUsage usage;
-  usage.limits = impl_->tenants.list()[*owner];
+  usage.limits = cache_.tenants.list()[*owner];
   usage.name = usage.limits.name;
   const Shelf::Tally device =
-      impl_->index.shelves().shelf(Medium::device, ComponentKind::full)->of(*owner);
+      cache_.index.shelves().shelf(Medium::device, ComponentKind::full)->of(*owner);
   usage.device_tokens = device.total * page_size;
   usage.device_evictable = device.evictable * page_size;
-  if (!impl_->tier) return usage;
+  if (!cache_.tier) return usage;
   const Shelf::Tally host =
-      impl_->index.shelves().shelf(Medium::host, ComponentKind::full)->of(*owner);
+      cache_.index.shelves().shelf(Medium::host, ComponentKind::full)->of(*owner);
   usage.host_tokens = host.total * page_size;
   usage.host_evictable = host.evictable * page_size;
   return usage;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of PrefixCache on tiers: load_back, poll, evict_host; and what may be asked for at all.
+// PrefixCache and its tiers: load_back, poll, prefetch, what its Tiers ask of it, and what may be
+// asked for at all.
 #include "pando/tiers.h"
 
 #include <cmath>
@@ -11,6 +12,7 @@
 #include "copy/tier_pools.h"
 #include "pando/cache.h"
 #include "pando/observer.h"
+#include "store/open_storage.h"
 
 namespace pando {
 namespace {
@@ -82,30 +84,31 @@ Status validate_host_tier(const CacheOptions& options, const SlotLedger& ledger,
     return make_error(ErrorCode::invalid_argument,
                       "host tier: EngineSlots needs alloc, and with a window alloc_window and "
                       "translate");
-  if (Status s = validate_pools(host.full, true, "full", options.page_size, ledger.num_pages()); !s)
+  if (Status s = validate_pools(host.full, true, "full", ledger.page_size(), ledger.num_pages());
+      !s)
     return s;
   const std::size_t window_pages = ledger.window_allocator() == nullptr
                                        ? 0
                                        : ledger.window_allocator()->window().num_pages() + 1;
   if (Status s = validate_pools(host.window, options.window.has_value(), "window",
-                                options.page_size, window_pages);
+                                ledger.page_size(), window_pages);
       !s)
     return s;
   return validate_pools(host.state, options.state.has_value(), "state", 1,
                         states == nullptr ? 0 : states->capacity() + 1);
 }
 
-void PrefixCache::Impl::set_write_policy(WritePolicy policy) {
+void PrefixCacheImpl::set_write_policy(WritePolicy policy) {
   tier->set_write_policy(policy);
   index.evictor().save_to_host = nullptr;
   if (policy == WritePolicy::write_back)
     index.evictor().save_to_host = [this](NodeIndex node) { return tier->write_back(node); };
 }
 
-Result<LoadBack> PrefixCache::Impl::load_back(Lease& lease, std::span<SlotId> slots,
-                                              const LoadBackOptions& given) {
+Result<LoadBack> PrefixCacheImpl::load_back(Lease& lease, std::span<SlotId> slots,
+                                            const LoadBackOptions& given) {
   if (!lease.host_node_) return LoadBack{};
-  if (lease.cache_ != self)
+  if (lease.cache_ != this)
     return make_error(ErrorCode::stale_handle, "load_back: the lease is of another cache");
   const NodeIndex end = index.resolve(lease.host_node_);
   const NodeIndex device_end = index.resolve(lease.path_.node);
@@ -131,7 +134,7 @@ Result<LoadBack> PrefixCache::Impl::load_back(Lease& lease, std::span<SlotId> sl
   return LoadBack{*outcome, loaded ? (to - from) * index.page_size() : 0};
 }
 
-PollResult PrefixCache::Impl::poll() {
+PollResult PrefixCacheImpl::poll() {
   const bool moving = tier && !tier->engine.idle();
   const bool timed = waits_for_time();
   if (!moving && !timed && closing.empty()) [[likely]]
@@ -161,48 +164,39 @@ PollResult PrefixCache::poll() {
   return observed(impl_->observer, CacheCall::poll, [&] { return impl_->poll(); });
 }
 
-EvictResult PrefixCache::Impl::evict_host(std::size_t num_tokens) {
-  if (!tier) return {};
-  const std::size_t page_size = index.page_size();
-  const CauseScope cause(*this, Pressure::evict_call, num_tokens);
-  const Evicted evicted = tier->evict({.pages = pages_for(num_tokens, page_size)});
+std::size_t PrefixCacheImpl::default_fetch_tokens() const {
+  return default_prefetch_tokens(tier->pools(ComponentKind::full));
+}
+
+void PrefixCacheImpl::store_left() {
+  give_back();
   ledger.flush();
-  return {.tokens = evicted.host_pages * page_size,
-          .window_tokens = evicted.host_window_pages * page_size,
-          .snapshots = evicted.host_snapshots,
-          .nodes = evicted.nodes};
 }
 
-UnderWay PrefixCache::under_way() const {
-  return impl_->tier ? impl_->tier->engine.under_way() : UnderWay{};
+std::size_t PrefixCacheImpl::evict_host(std::size_t num_tokens, std::size_t group) {
+  if (!tier || group != 0) return 0;
+  const CauseScope cause(*this, Pressure::evict_call, num_tokens);
+  const Evicted evicted = tier->evict({.pages = pages_for(num_tokens, index.page_size())});
+  ledger.flush();
+  return evicted.host_pages * index.page_size();
 }
 
-Sizes PrefixCache::host_sizes(ComponentKind kind) const {
-  const Sizes pages = impl_->index.shelves().sizes(Medium::host, kind);
-  const std::size_t by = kind == ComponentKind::state ? 1 : impl_->index.page_size();
-  return {pages.evictable * by, pages.protected_tokens * by, pages.total * by};
+void PrefixCacheImpl::prefilled(std::size_t num_tokens, double seconds, std::size_t cached_tokens) {
+  if (!prefill_cost) return;
+  prefill_cost->add(num_tokens, cached_tokens, seconds);
+  if (const std::optional<double> tokens = prefill_cost->attention_tokens())
+    index.uses().set_attention_tokens(*tokens);
 }
 
-std::size_t PrefixCache::capacity_tokens(Medium medium) const {
-  if (medium == Medium::host && impl_->tier)
-    return impl_->tier->pools(ComponentKind::full).host->num_pages() * impl_->index.page_size();
-  const PagedAllocator* const full = impl_->ledger.full_side();
-  return medium == Medium::device && full != nullptr ? full->capacity() : 0;
+// ---- Prefetches --------------------------------------------------------------------------------
+
+Result<Prefetch> PrefixCacheImpl::prefetch(const Key& key) {
+  if (store() == nullptr) return Prefetch{};
+  return tier->prefetch(key);
 }
 
-TierStats PrefixCache::tier_stats() const {
-  return impl_->tier ? impl_->tier->engine.tier_stats() : TierStats{};
-}
-
-Status PrefixCache::report_prefill(std::size_t num_tokens, double seconds,
-                                   std::size_t cached_tokens) {
-  if (Status s = check_prefill(num_tokens, seconds); !s) return s;
-  if (impl_->tier) impl_->tier->engine.add_prefill(num_tokens, seconds);
-  if (!impl_->prefill_cost || num_tokens == 0) return {};
-  impl_->prefill_cost->add(num_tokens, cached_tokens, seconds);
-  if (const std::optional<double> tokens = impl_->prefill_cost->attention_tokens())
-    impl_->index.uses().set_attention_tokens(*tokens);
-  return {};
+bool PrefixCache::prefetch_ready(PrefetchId id) const {
+  return !impl_->tier || impl_->tier->engine.is_ready(id);
 }
 
 }  // namespace pando

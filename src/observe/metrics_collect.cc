@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "observe/metrics_impl.h"
+#include "pando/inspect.h"
 
 namespace pando {
 namespace {
@@ -159,14 +160,14 @@ void CollectedSeries::take(const PrefixCache& cache) {
     for (Mirror& mirror : tier_totals_) mirror.start_over();
   }
   for (std::size_t i = 0; i < std::size(kKinds); ++i) {
-    device_[i].set(cache.sizes(kKinds[i]));
-    host_[i].set(cache.host_sizes(kKinds[i]));
+    device_[i].set(cache.inspect().sizes(kKinds[i]));
+    host_[i].set(cache.inspect().host_sizes(kKinds[i]));
   }
-  device_capacity_->Set(static_cast<double>(cache.capacity_tokens(Medium::device)));
-  host_capacity_->Set(static_cast<double>(cache.capacity_tokens(Medium::host)));
-  nodes_->Set(static_cast<double>(cache.num_nodes()));
-  take(cache.tier_stats());
-  if (cache.has_storage()) take(cache.storage_stats());
+  device_capacity_->Set(static_cast<double>(cache.inspect().capacity_tokens(Medium::device)));
+  host_capacity_->Set(static_cast<double>(cache.inspect().capacity_tokens(Medium::host)));
+  nodes_->Set(static_cast<double>(cache.inspect().num_nodes()));
+  take(cache.tiers().stats());
+  if (cache.tiers().has_storage()) take(cache.tiers().storage_stats());
 }
 
 // All groups count as one component.
@@ -182,8 +183,8 @@ void CollectedSeries::take(const BlockCache& cache) {
   device_[0].set(device);
   host_[0].set(host);
   follow(kBlockTotals, cache.stats(), block_totals_.data());
-  take(cache.tier_stats());
-  if (cache.has_storage()) take(cache.storage_stats());
+  take(cache.tiers().stats());
+  if (cache.tiers().has_storage()) take(cache.tiers().storage_stats());
 }
 
 void CollectedSeries::take(const TierStats& stats) {

@@ -59,7 +59,6 @@ Result<std::unique_ptr<CacheStack>> CacheStack::create(const StackOptions& optio
     return static_cast<std::size_t>(share) / options.page_size * options.page_size;
   };
   CacheOptions cache_options;
-  cache_options.page_size = options.page_size;
   cache_options.window = options.window;
   cache_options.partial_pages = false;
   cache_options.hash_seed = 1;
@@ -146,7 +145,7 @@ Status CacheStack::attach_store() {
   storage.options = config.dump();
   storage.scope.model = "replay";
   storage.prefetch_policy = "wait_complete";
-  const Result<std::string> attached = cache_->attach_storage(storage);
+  const Result<std::string> attached = cache_->tiers().attach_storage(storage);
   if (!attached) return attached.error();
   return {};
 }
@@ -166,10 +165,10 @@ std::size_t CacheStack::tokens_of(std::uint64_t store_pages) const {
   return store_pages * options_.page_size / (options_.window ? 2 : 1);
 }
 std::size_t CacheStack::store_tokens_held() const {
-  return tokens_of(cache_->storage_stats().backend.num_pages);
+  return tokens_of(cache_->tiers().storage_stats().backend.num_pages);
 }
 std::size_t CacheStack::store_tokens_evicted() const {
-  return tokens_of(cache_->storage_stats().backend.evicted_pages);
+  return tokens_of(cache_->tiers().storage_stats().backend.evicted_pages);
 }
 
 bool CacheStack::settle() {

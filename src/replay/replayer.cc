@@ -11,6 +11,7 @@
 #include <queue>
 
 #include "base/check.h"
+#include "pando/inspect.h"
 #include "replay/request_runner.h"
 
 namespace pando {
@@ -249,13 +250,13 @@ Result<ReplayResults> replay(Trace& trace, const ReplayOptions& options,
                           : replay_serial(trace, runner, results, after_each);
   if (!done) return done.error();
   results.series = runner.take_series();
-  const TierStats tiers = cache.tier_stats();
+  const TierStats tiers = cache.tiers().stats();
   results.backed_up_tokens = tiers.backed_up_tokens;
   results.loaded_tokens = tiers.loaded_tokens;
   results.stored_tokens = tiers.stored_tokens;
   results.fetched_tokens = tiers.prefetched_tokens;
-  results.index_bytes = cache.memory_bytes();
-  results.num_nodes = cache.num_nodes();
+  results.index_bytes = cache.inspect().memory_bytes();
+  results.num_nodes = cache.inspect().num_nodes();
   results.peak_rss_bytes = peak_rss_bytes();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   results.wall_seconds = took.count();

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "pando/inspect.h"
 #include "replay/mix.h"
 
 namespace pando {
@@ -202,7 +203,8 @@ Result<SessionId> RequestRunner::declare_session(const RunningRequest& running) 
   if (known == options_.sessions.end()) return SessionId{};
   const auto [at, is_new] = sessions_.try_emplace(name, OpenSession{{}, known->second});
   if (is_new) {
-    const Result<SessionId> opened = cache_.open_session({.idle_after = std::chrono::hours(24)});
+    const Result<SessionId> opened =
+        cache_.retention().open_session({.idle_after = std::chrono::hours(24)});
     if (!opened) return opened.error();
     at->second.id = *opened;
   }
@@ -212,7 +214,7 @@ Result<SessionId> RequestRunner::declare_session(const RunningRequest& running) 
 Status RequestRunner::end_session(const RunningRequest& running) {
   const auto at = sessions_.find(running.trace.session);
   if (at == sessions_.end() || --at->second.requests_left > 0) return {};
-  return cache_.close_session(at->second.id);
+  return cache_.retention().close_session(at->second.id);
 }
 
 // ---- Counting ----------------------------------------------------------------------------------
@@ -284,11 +286,11 @@ void RequestRunner::sample(const TraceRequest& trace, const PerTier<std::uint64_
   point.blocks = trace.blocks.size();
   point.hit_blocks = hit_blocks;
   point.held_tokens[Tier::device] = stack_.device_tokens_used();
-  results_.evicted_tokens[Tier::device] = cache_.stats().evicted_tokens;
-  results_.evicted_nodes = cache_.stats().evicted_nodes;
+  results_.evicted_tokens[Tier::device] = cache_.inspect().stats().evicted_tokens;
+  results_.evicted_nodes = cache_.inspect().stats().evicted_nodes;
   if (stack_.has_tiers()) {
-    point.held_tokens[Tier::host] = cache_.host_sizes().total;
-    results_.evicted_tokens[Tier::host] = cache_.tier_stats().host_evicted_tokens;
+    point.held_tokens[Tier::host] = cache_.inspect().host_sizes().total;
+    results_.evicted_tokens[Tier::host] = cache_.tiers().stats().host_evicted_tokens;
   }
   if (stack_.has_store()) {
     point.held_tokens[Tier::store] = stack_.store_tokens_held();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "pando/inspect.h"
 #include "replay/request_runner.h"
 
 namespace pando {
@@ -84,12 +85,12 @@ Result<RequestStory> explain_request(Trace& trace, const ReplayOptions& options,
   }
   const Key key = runner.key_of(running);
   PrefixCache& cache = (*stack)->cache();
-  const Result<Explanation> before = cache.explain(key);
+  const Result<Explanation> before = cache.inspect().explain(key);
   if (!before) return before.error();
   Explanation told = *before;
   if ((*stack)->has_store()) {
     if (const Result<std::size_t> fetched = runner.fetch(key); !fetched) return fetched.error();
-    told = *cache.explain(key);
+    told = *cache.inspect().explain(key);
   }
   RequestStory story{.request = request,
                      .arrival_s = running.trace.arrival_s,

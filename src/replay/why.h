@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "pando/explain.h"
+#include "pando/inspect.h"
 #include "replay/replayer.h"
 
 namespace pando {

@@ -300,7 +300,7 @@ TEST(BlockHazardHost, LoadedBlocksHaveTheirPlaceInTheChain) {
     blocks.flush();
     { const BlockRequest request = blocks.run(key); }  // loads them
     blocks.settle();
-    EXPECT_EQ(blocks->tier_stats().loaded_tokens, 24U);
+    EXPECT_EQ(blocks->tiers().stats().loaded_tokens, 24U);
     EXPECT_TRUE(blocks.closes());
     // From its end, though all were loaded at once.
     BlockRequest filler = *blocks->start({});

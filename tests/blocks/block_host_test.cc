@@ -52,7 +52,7 @@ TEST(BlockHost, WhatTheDeviceForgetsComesBackWithItsBytes) {
     EXPECT_EQ(cache.find(tokens(17)).length, 16U);  // on the device again
     EXPECT_TRUE(cache.holds(again, 17));
     EXPECT_TRUE(cache.closes());
-    EXPECT_EQ(cache->tier_stats().loaded_tokens, 16U);
+    EXPECT_EQ(cache->tiers().stats().loaded_tokens, 16U);
     EXPECT_EQ(cache->host_sizes(), (Sizes{16, 0, 16}));
   }
 }
@@ -104,7 +104,7 @@ TEST(BlockHost, AFullHostGivesUpTheLeastRecentlyUsed) {
   EXPECT_EQ(cache.find(tokens(9, 100)).host_length, 0U);
   EXPECT_EQ(cache.find(tokens(9, 200)).host_length, 8U);
   EXPECT_EQ(cache.find(tokens(9, 300)).host_length, 8U);
-  EXPECT_EQ(cache->tier_stats().host_evicted_tokens, 8U);
+  EXPECT_EQ(cache->tiers().stats().host_evicted_tokens, 8U);
   BlockRequest used = *cache->start(tokens(9, 200));
   cache.begin(used);
   cache.settle();
@@ -120,7 +120,7 @@ TEST(BlockHost, WhatIsInUseIsNotGivenUp) {
   TieredBlocks cache({.host_pages = 2, .copier = &copier});
   cache.run(tokens(9, 100));  // both pages are being written
   cache.run(tokens(9, 200));
-  EXPECT_EQ(cache->tier_stats().refused_backups, 2U);
+  EXPECT_EQ(cache->tiers().stats().refused_backups, 2U);
   copier.run_all();
   cache.settle();
   EXPECT_TRUE(cache.closes());
@@ -148,13 +148,13 @@ TEST(BlockHost, AFailedBackupIsAMiss) {
   cache.run(tokens(9));
   copier.step(0, /*succeed=*/false);
   EXPECT_EQ(cache.settle().failures, 1U);
-  EXPECT_EQ(cache->tier_stats().failed_backups, 2U);
+  EXPECT_EQ(cache->tiers().stats().failed_backups, 2U);
   cache.flush();
   EXPECT_EQ(cache.find(tokens(9)).host_length, 0U);
   copier.refuse(1);
   cache.run(tokens(9, 50));
   EXPECT_EQ(cache.settle().failures, 1U);
-  EXPECT_EQ(cache->tier_stats().failed_backups, 4U);
+  EXPECT_EQ(cache->tiers().stats().failed_backups, 4U);
   EXPECT_TRUE(cache.closes());
 }
 
@@ -326,25 +326,25 @@ TEST(BlockHost, EvictHostDropsWhatWasUsedLongestAgo) {
   { const BlockRequest request = cache.run(tokens(9)); }
   { const BlockRequest request = cache.run(tokens(9, 500)); }
   cache.settle();
-  EXPECT_EQ(cache->evict_host(5), 8U) << "whole blocks";
+  EXPECT_EQ(cache->tiers().evict_host(5), 8U) << "whole blocks";
   cache.flush();
   EXPECT_EQ(cache.find(tokens(9)).host_length, 0U);
   EXPECT_EQ(cache.find(tokens(9, 500)).host_length, 8U);
-  EXPECT_EQ(cache->evict_host(100), 8U);
-  EXPECT_EQ(cache->tier_stats().host_evicted_tokens, 16U);
+  EXPECT_EQ(cache->tiers().evict_host(100), 8U);
+  EXPECT_EQ(cache->tiers().stats().host_evicted_tokens, 16U);
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(BlockHost, UnderWayCountsWhatPollHasNotApplied) {
   StepCopier copier;
   TieredBlocks cache({.copier = &copier});
-  EXPECT_TRUE(cache->under_way().idle());
+  EXPECT_TRUE(cache->tiers().under_way().idle());
   { const BlockRequest request = cache.run(tokens(9)); }
-  EXPECT_EQ(cache->under_way().backups, 1U);
+  EXPECT_EQ(cache->tiers().under_way().backups, 1U);
   copier.run_all();
-  EXPECT_EQ(cache->under_way().backups, 1U);
+  EXPECT_EQ(cache->tiers().under_way().backups, 1U);
   cache.settle();
-  EXPECT_TRUE(cache->under_way().idle());
+  EXPECT_TRUE(cache->tiers().under_way().idle());
 }
 
 TEST(BlockHost, WhatIsSoonerComputedIsNotLoaded) {
@@ -354,15 +354,15 @@ TEST(BlockHost, WhatIsSoonerComputedIsNotLoaded) {
   { const BlockRequest request = cache.run(tokens(9)); }
   cache.settle();
   cache.flush();
-  EXPECT_FALSE(cache->report_prefill(1000, 0).ok());
+  EXPECT_FALSE(cache->tiers().report_prefill(1000, 0).ok());
   EXPECT_EQ(cache.find(tokens(9)).host_length, 8U) << "nothing was measured yet";
   { const BlockRequest request = cache.run(tokens(9)); }
   cache.settle();
   cache.flush();
-  cache->report_prefill(1'000'000, 1e-12).value();
+  cache->tiers().report_prefill(1'000'000, 1e-12).value();
   EXPECT_EQ(cache.find(tokens(9)).host_length, 0U);
-  EXPECT_EQ(cache->tier_stats().gated_loads, 1U);
-  cache->report_prefill(1, 1e12).value();
+  EXPECT_EQ(cache->tiers().stats().gated_loads, 1U);
+  cache->tiers().report_prefill(1, 1e12).value();
   EXPECT_EQ(cache.find(tokens(9)).host_length, 8U);
   EXPECT_TRUE(cache.closes());
 }

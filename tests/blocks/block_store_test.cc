@@ -26,7 +26,7 @@ class BlockStoreTest : public StorageTierTest {
   void attach_blocks(TieredBlocks& cache, std::string_view policy = "wait_complete") {
     StorageOptions o = storage();
     o.prefetch_policy = std::string(policy);
-    cache->attach_storage(o).value();
+    cache->tiers().attach_storage(o).value();
   }
   /// Another cache has computed the prompt, and the store has it.
   void store_blocks(const Tokens& key, const BlockTierSetup& setup = stored(),
@@ -61,7 +61,7 @@ TEST_F(BlockStoreTest, BlocksOutliveTheirCache) {
     EXPECT_EQ(reader.begin(request), 16U);  // and verifies the bytes
     reader.settle();
     EXPECT_TRUE(reader.closes());
-    EXPECT_EQ(reader->tier_stats().prefetched_tokens, 16U);
+    EXPECT_EQ(reader->tiers().stats().prefetched_tokens, 16U);
   }
   EXPECT_EQ(num_stored(), 8U);
 }
@@ -118,12 +118,13 @@ TEST_F(BlockStoreTest, OnlyTheRestOfAHitIsFetched) {
 TEST_F(BlockStoreTest, HashesThatOthersCannotUseAreRefused) {
   for (const HashFunction function : {HashFunction::keyed, HashFunction::xxhash_cbor}) {
     TieredBlocks cache(stored({full_group(4)}, function));
-    EXPECT_TRUE(fails(cache->attach_storage(storage()), ErrorCode::unavailable,
+    EXPECT_TRUE(fails(cache->tiers().attach_storage(storage()), ErrorCode::unavailable,
                       "expected sha256_cbor or sglang"));
-    EXPECT_FALSE(cache->has_storage());
+    EXPECT_FALSE(cache->tiers().has_storage());
   }
   TestBlocks bare(block_options({full_group(4)}));
-  EXPECT_TRUE(fails(bare->attach_storage(storage()), ErrorCode::unavailable, "no host tier"));
+  EXPECT_TRUE(
+      fails(bare->tiers().attach_storage(storage()), ErrorCode::unavailable, "no host tier"));
 }
 
 TEST_F(BlockStoreTest, AttachingTwiceOnlyChangesPolicies) {
@@ -131,15 +132,16 @@ TEST_F(BlockStoreTest, AttachingTwiceOnlyChangesPolicies) {
   attach_blocks(cache);
   StorageOptions o = storage();
   o.write_policy = "write_back";
-  EXPECT_EQ(*cache->attach_storage(o),
+  EXPECT_EQ(*cache->tiers().attach_storage(o),
             "the store \"" + name + "\" is attached already; policies updated");
   o.backend = "memory";
-  EXPECT_TRUE(fails(cache->attach_storage(o), ErrorCode::in_use, "is attached; detach it"));
+  EXPECT_TRUE(fails(cache->tiers().attach_storage(o), ErrorCode::in_use, "is attached; detach it"));
   o = storage();
   o.prefetch_policy = "never";
-  EXPECT_TRUE(fails(cache->attach_storage(o), ErrorCode::invalid_argument, "prefetch policy"));
-  EXPECT_TRUE(cache->detach_storage().ok());
-  EXPECT_EQ(*cache->detach_storage(), "no store is attached");
+  EXPECT_TRUE(
+      fails(cache->tiers().attach_storage(o), ErrorCode::invalid_argument, "prefetch policy"));
+  EXPECT_TRUE(cache->tiers().detach_storage().ok());
+  EXPECT_EQ(*cache->tiers().detach_storage(), "no store is attached");
 }
 
 TEST_F(BlockStoreTest, WhatTheHostHasIsPutWhenAStoreIsAttached) {
@@ -149,8 +151,8 @@ TEST_F(BlockStoreTest, WhatTheHostHasIsPutWhenAStoreIsAttached) {
   attach_blocks(cache);
   cache.settle();
   EXPECT_EQ(num_stored(), 4U);
-  EXPECT_EQ(cache->tier_stats().stored_tokens, 16U);
-  EXPECT_TRUE(cache->clear_storage().ok());
+  EXPECT_EQ(cache->tiers().stats().stored_tokens, 16U);
+  EXPECT_TRUE(cache->tiers().clear_storage().ok());
   EXPECT_EQ(num_stored(), 0U);
 }
 
@@ -198,14 +200,14 @@ TEST_F(BlockStoreTest, TooLittleOrTooMuchIsNotFetched) {
   store_blocks(tokens(17));
   TieredBlocks cache(stored());
   StorageOptions o = storage(R"({"prefetch_threshold": 17})");
-  cache->attach_storage(o).value();
+  cache->tiers().attach_storage(o).value();
   const BlockRequest request = *cache->start(tokens(17));
   EXPECT_EQ(cache->prefetch(request)->outcome, PrefetchOutcome::below_threshold);
-  cache->detach_storage().value();
+  cache->tiers().detach_storage().value();
   o = storage(R"({"prefetch_threshold": 1, "prefetch_max_tokens": 15})");
-  cache->attach_storage(o).value();
+  cache->tiers().attach_storage(o).value();
   EXPECT_EQ(cache->prefetch(request)->outcome, PrefetchOutcome::rate_limited);
-  cache->detach_storage().value();
+  cache->tiers().detach_storage().value();
   EXPECT_EQ(cache->prefetch(request)->outcome, PrefetchOutcome::no_store);
 }
 
@@ -216,7 +218,7 @@ TEST_F(BlockStoreTest, AFullHostFetchesAsMuchAsItCan) {
   TieredBlocks reader(setup);
   StorageOptions o = storage(R"({"prefetch_threshold": 1, "prefetch_max_tokens": 1000})");
   o.prefetch_policy = "wait_complete";
-  reader->attach_storage(o).value();
+  reader->tiers().attach_storage(o).value();
   EXPECT_EQ(fetch_blocks(reader, tokens(33)), 3U);
   BlockRequest request = *reader->start(tokens(33));
   EXPECT_EQ(reader.begin(request), 12U);
@@ -243,7 +245,7 @@ TEST_F(BlockStoreTest, DetachingCallsOffWhatIsUnderWay) {
   ASSERT_EQ(cache->prefetch(request)->outcome, PrefetchOutcome::started);
   for (int i = 0; i < 50; ++i) (void)cache->poll();
   reads.open();
-  EXPECT_TRUE(cache->detach_storage().ok());
+  EXPECT_TRUE(cache->tiers().detach_storage().ok());
   EXPECT_TRUE(cache.closes());
 }
 
@@ -266,13 +268,13 @@ TEST_F(BlockStoreTest, AnAbortedPrefetchKeepsNothing) {
   attach_blocks(reader);
   const BlockRequest request = *reader->start(tokens(17));
   const PrefetchId id = reader->prefetch(request)->id;
-  EXPECT_EQ(reader->under_way().fetches, 1U);
+  EXPECT_EQ(reader->tiers().under_way().fetches, 1U);
   while (!reader->prefetch_ready(id)) (void)reader->poll();
   reader->abort_prefetch(id);
   reader.settle();
-  EXPECT_TRUE(reader->under_way().idle());
+  EXPECT_TRUE(reader->tiers().under_way().idle());
   EXPECT_EQ(reader->host_sizes().total, 0U);
-  EXPECT_EQ(reader->tier_stats().prefetched_tokens, 0U);
+  EXPECT_EQ(reader->tiers().stats().prefetched_tokens, 0U);
   EXPECT_TRUE(reader.closes());
 }
 
@@ -294,7 +296,7 @@ class BlockPutTest : public BlockStoreTest {
   void attach_puts(TieredBlocks& cache) {
     StorageOptions o = storage();
     o.backend = name + "_puts";
-    cache->attach_storage(o).value();
+    cache->tiers().attach_storage(o).value();
   }
   Gate puts;
   std::atomic<bool> is_down = false;
@@ -313,9 +315,9 @@ TEST_F(BlockPutTest, ASlowStoreLeavesTheHostToTheCache) {
   EXPECT_GE(cache->host_sizes().evictable, 96U) << "at most a quarter is held";
   cache.flush();
   { const BlockRequest request = cache.run(tokens(97, 1000)); }
-  while (cache->under_way().backups > 0) (void)cache->poll();
-  EXPECT_EQ(cache->tier_stats().backed_up_tokens, 224U);
-  EXPECT_EQ(cache->tier_stats().refused_backups, 0U);
+  while (cache->tiers().under_way().backups > 0) (void)cache->poll();
+  EXPECT_EQ(cache->tiers().stats().backed_up_tokens, 224U);
+  EXPECT_EQ(cache->tiers().stats().refused_backups, 0U);
   EXPECT_EQ(cache.find(tokens(97, 1000)).length, 96U);
   EXPECT_TRUE(cache.closes());
   puts.open();
@@ -331,7 +333,7 @@ TEST_F(BlockPutTest, WhatTheStoreRefusedIsPutAgainWhenItIsHit) {
   attach_puts(cache);
   { const BlockRequest request = cache.run(tokens(17)); }
   EXPECT_EQ(cache.settle().failures, 4U);
-  EXPECT_EQ(cache->tier_stats().failed_puts, 4U);
+  EXPECT_EQ(cache->tiers().stats().failed_puts, 4U);
   is_down = false;
   EXPECT_EQ(cache.settle().stored, 0U) << "nobody asked for it";
   { const BlockRequest request = cache.run(tokens(17)); }

@@ -36,7 +36,7 @@ class TierOps {
     options.options = R"({"prefetch_threshold": 1, "prefetch_max_tokens": 1000})";
     options.scope.model = "m";
     options.prefetch_policy = "wait_complete";
-    cache_->attach_storage(options).value();
+    cache_->tiers().attach_storage(options).value();
   }
   ~TierOps() {
     copier_.at_once(true);
@@ -85,7 +85,7 @@ class TierOps {
         }
         [[fallthrough]];
       case 11:
-        if (random.below(4) == 0) (void)cache_->evict_host(random.below(12));
+        if (random.below(4) == 0) (void)cache_->tiers().evict_host(random.below(12));
         [[fallthrough]];
       default:
         (void)cache_->poll();

@@ -6,7 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "pando/chunk_cache.h"
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "support/cache_fixture.h"
 #include "support/hybrid_fixture.h"
 
@@ -34,7 +35,7 @@ class BadInput : public ::testing::Test {
     return slots;
   }
 
-  TestCache cache{{.page_size = 4}, 64};
+  TestCache cache{4, {}, 64};
   std::optional<Snapshot> before;
   std::size_t held = 0;
 };
@@ -42,18 +43,14 @@ class BadInput : public ::testing::Test {
 // ---- Options.
 
 TEST(BadOptions, PageSizesThatAreNoPowerOfTwo) {
-  const auto allocator = *make_token_allocator(64);
-  for (const std::size_t page_size : {0u, 3u, 48u}) {
-    EXPECT_TRUE(fails(CacheOptions{.page_size = page_size}.validate(), kInvalid, "power of two"));
-    EXPECT_TRUE(fails(PrefixCache::create({.page_size = page_size}, *allocator), kInvalid,
-                      "page size " + std::to_string(page_size)));
+  const SlotSink sink = [](std::span<const SlotId>) {};
+  for (const std::size_t page_size : {0u, 3u, 48u, 1u << 21}) {
+    const EngineSlots slots{
+        .max_slots = std::size_t{1} << 22, .page_size = page_size, .free = sink};
+    EXPECT_TRUE(
+        fails(PrefixCache::create({}, slots), kInvalid,
+              "EngineSlots::page_size " + std::to_string(page_size) + " is not a power of two"));
   }
-}
-
-TEST(BadOptions, APageSizeThatIsNotTheAllocators) {
-  const auto allocator = *PagedAllocator::create({.capacity_tokens = 64, .page_size = 16});
-  EXPECT_TRUE(fails(PrefixCache::create({.page_size = 4}, *allocator), kInvalid,
-                    "cache page size 4 differs from the allocator's 16"));
 }
 
 TEST(BadOptions, ASinkThatIsEmpty) {
@@ -64,59 +61,62 @@ TEST(BadOptions, ASinkThatIsEmpty) {
 TEST(BadOptions, ASinkWithoutASinglePage) {
   const SlotSink sink = [](std::span<const SlotId>) {};
   EXPECT_TRUE(
-      fails(PrefixCache::create({.page_size = 16}, EngineSlots{.max_slots = 31, .free = sink}),
+      fails(PrefixCache::create({}, EngineSlots{.max_slots = 31, .page_size = 16, .free = sink}),
             kInvalid, "max_slots 31"));
   EXPECT_TRUE(
-      PrefixCache::create({.page_size = 16}, EngineSlots{.max_slots = 32, .free = sink}).ok());
+      PrefixCache::create({}, EngineSlots{.max_slots = 32, .page_size = 16, .free = sink}).ok());
 }
 
 // ---- Keys.
 
 TEST_F(BadInput, MatchOfAnEmptyKey) {
-  EXPECT_TRUE(fails(cache->match({}), kInvalid, "the key is empty"));
+  EXPECT_TRUE(fails(cache->paths().match({}), kInvalid, "the key is empty"));
 }
 
 TEST_F(BadInput, MatchIntoABufferThatIsTooSmall) {
   Slots out(7);
-  EXPECT_TRUE(fails(cache->match({tokens(8)}, out), kInvalid, "room for 7 slots"));
+  EXPECT_TRUE(fails(cache->paths().match({tokens(8)}, out), kInvalid, "room for 7 slots"));
 }
 
 TEST_F(BadInput, InsertOfAnEmptyKey) {
-  EXPECT_TRUE(fails(cache->insert({}, {}), kInvalid, "a key of 0 tokens"));
+  EXPECT_TRUE(fails(cache->paths().insert({}, {}), kInvalid, "a key of 0 tokens"));
 }
 
 TEST_F(BadInput, InsertOfLessThanAPage) {
   const Slots slots = take(3);
-  EXPECT_TRUE(
-      fails(cache->insert({tokens(3)}, slots), kInvalid, "3 tokens does not fill a page of 4"));
+  EXPECT_TRUE(fails(cache->paths().insert({tokens(3)}, slots), kInvalid,
+                    "3 tokens does not fill a page of 4"));
 }
 
 TEST(BadInputBigram, InsertOfAPageWithoutTheTokenAfterIt) {
-  TestCache cache({.page_size = 4, .bigram = true});
+  TestCache cache(4, {.bigram = true});
   const Slots slots = cache.take(4);
-  EXPECT_TRUE(fails(cache->insert({tokens(4)}, slots), kInvalid, "does not fill a page of 4"));
+  EXPECT_TRUE(
+      fails(cache->paths().insert({tokens(4)}, slots), kInvalid, "does not fill a page of 4"));
   EXPECT_TRUE(cache.closes(4));
 }
 
 TEST_F(BadInput, NegativeTokensInAMatch) {
-  EXPECT_TRUE(fails(cache->match({Tokens{1, 2, -3, 4}}), kInvalid, "token -3 at position 2"));
-  EXPECT_TRUE(fails(cache->match({tokens(4) + Tokens{5, -6}}), kInvalid, "token -6 at position 5"));
+  EXPECT_TRUE(
+      fails(cache->paths().match({Tokens{1, 2, -3, 4}}), kInvalid, "token -3 at position 2"));
+  EXPECT_TRUE(
+      fails(cache->paths().match({tokens(4) + Tokens{5, -6}}), kInvalid, "token -6 at position 5"));
 }
 
 TEST_F(BadInput, NegativeTokensInAnInsert) {
   const Slots slots = take(12);
-  EXPECT_TRUE(
-      fails(cache->insert({tokens(11) + Tokens{-1}}, slots), kInvalid, "token -1 at position 11"));
+  EXPECT_TRUE(fails(cache->paths().insert({tokens(11) + Tokens{-1}}, slots), kInvalid,
+                    "token -1 at position 11"));
 }
 
 TEST(BadInputBigram, NegativeTokenInTheLastPair) {
-  TestCache cache({.page_size = 4, .bigram = true});
+  TestCache cache(4, {.bigram = true});
   cache.put(tokens(5));
   const Slots slots = cache.take(5);
   const Tokens key{1, 2, 3, 4, -5};
   const Snapshot before(cache);
-  EXPECT_TRUE(fails(cache->insert({key}, slots), kInvalid, "token -5 at position 4"));
-  EXPECT_TRUE(fails(cache->match({key}), kInvalid, "token -5 at position 4"));
+  EXPECT_TRUE(fails(cache->paths().insert({key}, slots), kInvalid, "token -5 at position 4"));
+  EXPECT_TRUE(fails(cache->paths().match({key}), kInvalid, "token -5 at position 4"));
   EXPECT_EQ(Snapshot(cache), before);
 }
 
@@ -124,62 +124,65 @@ TEST(BadInputBigram, NegativeTokenInTheLastPair) {
 
 TEST_F(BadInput, SlotsThatDoNotMatchTheKeyLength) {
   const Slots slots = take(8);
-  EXPECT_TRUE(fails(cache->insert({tokens(7)}, slots), kInvalid, "8 slots for 7 tokens"));
-  EXPECT_TRUE(fails(cache->insert({tokens(9)}, slots), kInvalid, "8 slots for 9 tokens"));
+  EXPECT_TRUE(fails(cache->paths().insert({tokens(7)}, slots), kInvalid, "8 slots for 7 tokens"));
+  EXPECT_TRUE(fails(cache->paths().insert({tokens(9)}, slots), kInvalid, "8 slots for 9 tokens"));
 }
 
 TEST_F(BadInput, SlotsThatAreNotWholePages) {
   Slots slots = take(8);
   std::swap(slots[5], slots[6]);
-  EXPECT_TRUE(fails(cache->insert({tokens(8, 50)}, slots), kInvalid,
+  EXPECT_TRUE(fails(cache->paths().insert({tokens(8, 50)}, slots), kInvalid,
                     "at position 4 does not begin a whole page in order"));
 }
 
 TEST_F(BadInput, SlotsOutOfRange) {
+  EXPECT_TRUE(fails(cache->paths().insert({tokens(4, 50)}, slot_range(68, 72)), kInvalid,
+                    "slot 68 at position 0"));
   EXPECT_TRUE(
-      fails(cache->insert({tokens(4, 50)}, slot_range(68, 72)), kInvalid, "slot 68 at position 0"));
-  EXPECT_TRUE(fails(cache->insert({tokens(4, 50)}, slot_range(0, 4)), kInvalid, "out of range"));
-  EXPECT_TRUE(fails(cache->insert({tokens(4, 50)}, slot_range(-4, 0)), kInvalid, "slot -4"));
+      fails(cache->paths().insert({tokens(4, 50)}, slot_range(0, 4)), kInvalid, "out of range"));
+  EXPECT_TRUE(
+      fails(cache->paths().insert({tokens(4, 50)}, slot_range(-4, 0)), kInvalid, "slot -4"));
 }
 
 TEST_F(BadInput, SlotsThatAreFree) {
-  EXPECT_TRUE(fails(cache->insert({tokens(4, 50)}, slot_range(40, 44)), kInvalid,
+  EXPECT_TRUE(fails(cache->paths().insert({tokens(4, 50)}, slot_range(40, 44)), kInvalid,
                     "slot 40 at position 0 is free"));
 }
 
 TEST_F(BadInput, SlotsThatTheTreeHasAlready) {
-  const Slots slots = cache->all_slots();
-  EXPECT_TRUE(fails(cache->insert({tokens(8, 50)}, slots), kInvalid, "cannot be inserted twice"));
+  const Slots slots = cache->inspect().all_slots();
+  EXPECT_TRUE(
+      fails(cache->paths().insert({tokens(8, 50)}, slots), kInvalid, "cannot be inserted twice"));
 }
 
 TEST_F(BadInput, OneSlotTwiceInAKey) {
   const Slots slots = take(4);
-  EXPECT_TRUE(fails(cache->insert({tokens(8, 50)}, slots + slots), kInvalid,
+  EXPECT_TRUE(fails(cache->paths().insert({tokens(8, 50)}, slots + slots), kInvalid,
                     "at position 4 is the tree's already"));
 }
 
 TEST_F(BadInput, OneSlotAsDuplicateAndAsNew) {
   const Slots slots = take(4);
-  EXPECT_TRUE(fails(cache->insert({tokens(4) + tokens(4, 50)}, slots + slots), kInvalid,
+  EXPECT_TRUE(fails(cache->paths().insert({tokens(4) + tokens(4, 50)}, slots + slots), kInvalid,
                     "cannot be inserted twice"));
 }
 
 TEST_F(BadInput, MoreOwnedByTheTreeThanItHas) {
   const Slots slots = take(12);
-  EXPECT_TRUE(fails(cache->insert({tokens(12)}, slots, {.owned_by_tree = 12}), kInvalid,
+  EXPECT_TRUE(fails(cache->paths().insert({tokens(12)}, slots, {.owned_by_tree = 12}), kInvalid,
                     "which holds 8 tokens of this key"));
 }
 
 TEST_F(BadInput, OwnedByTheTreeInsideAPage) {
   const Slots slots = take(12);
-  EXPECT_TRUE(fails(cache->insert({tokens(12)}, slots, {.owned_by_tree = 6}), kInvalid,
+  EXPECT_TRUE(fails(cache->paths().insert({tokens(12)}, slots, {.owned_by_tree = 6}), kInvalid,
                     "multiple of the page size 4"));
 }
 
 TEST_F(BadInput, SlotsSaidToBeTheTreesThatAreNot) {
   const Slots slots = take(12);
-  EXPECT_TRUE(
-      fails(cache->insert({tokens(12)}, slots, {.owned_by_tree = 8}), kInvalid, "the tree's"));
+  EXPECT_TRUE(fails(cache->paths().insert({tokens(12)}, slots, {.owned_by_tree = 8}), kInvalid,
+                    "the tree's"));
 }
 
 // ---- Capacity.
@@ -195,7 +198,8 @@ TEST_F(BadInput, MoreTokensThanThePool) {
 TEST_F(BadInput, AForeignMatch) {
   TestCache other;
   other.put(tokens(4));
-  EXPECT_TRUE(fails(cache->lock(other.match(tokens(4))), ErrorCode::stale_handle, "another cache"));
+  EXPECT_TRUE(
+      fails(cache->paths().lock(other.match(tokens(4))), ErrorCode::stale_handle, "another cache"));
 }
 
 // ---- Requests.
@@ -249,17 +253,17 @@ TEST(PrefixCacheDeathTest, SlotsOfTheTreeFreedBehindItsBack) {
       {
         TestCache cache;
         cache.put(tokens(4));
-        cache.allocator->free(cache->all_slots());
+        cache.allocator->free(cache->inspect().all_slots());
         cache->evict(4);
       },
       "free of page [0-9]+: it is already free");
 }
 
 TEST(PrefixCacheDeathTest, DuplicatesFreedAgainByTheCaller) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(4));
   const Slots slots = cache.take(4);
-  ASSERT_EQ(cache->insert({tokens(4)}, slots)->freed, 4u);
+  ASSERT_EQ(cache->paths().insert({tokens(4)}, slots)->freed, 4u);
   EXPECT_DEATH(cache.allocator->free(slots), "free of slot 8: its page 2 is already free");
 }
 
@@ -274,12 +278,12 @@ TEST(PrefixCacheDeathTest, ProbeOfABatchWithoutRoomForTheAnswers) {
   const Tokens key = tokens(4);
   const Key keys[] = {{key}, {key}};
   std::size_t lengths[1];
-  EXPECT_DEATH(cache->probe(keys, lengths), "2 keys, room for 1 lengths");
+  EXPECT_DEATH(cache->paths().probe(keys, lengths), "2 keys, room for 1 lengths");
 }
 
 TEST(PrefixCacheDeathTest, TheValueOfAnErrorNamesTheError) {
   TestCache cache;
-  EXPECT_DEATH((void)cache->match({}).value(), "the key is empty \\(invalid argument\\)");
+  EXPECT_DEATH((void)cache->paths().match({}).value(), "the key is empty \\(invalid argument\\)");
 }
 
 // ---- Components --------------------------------------------------------------------------------
@@ -288,10 +292,11 @@ TEST(BadComponents, AWindowOfNoTokensIsRefused) {
   for (const std::size_t page_size : {1, 16}) {
     auto allocator = *WindowAllocator::create(
         {.full_tokens = 256, .window_tokens = 128, .page_size = page_size});
-    EXPECT_TRUE(fails(PrefixCache::create({.page_size = page_size, .window = 0}, *allocator),
-                      kInvalid, "a window of 0 tokens"));
-    EXPECT_TRUE(fails(ChunkCache::create(*allocator, 0), kInvalid, "a window of 0 tokens"));
-    EXPECT_TRUE(PrefixCache::create({.page_size = page_size, .window = 1}, *allocator).ok());
+    EXPECT_TRUE(
+        fails(PrefixCache::create({.window = 0}, *allocator), kInvalid, "a window of 0 tokens"));
+    EXPECT_TRUE(fails(PrefixCache::create({.disabled = true, .window = 0}, *allocator), kInvalid,
+                      "a window of 0 tokens"));
+    EXPECT_TRUE(PrefixCache::create({.window = 1}, *allocator).ok());
   }
 }
 
@@ -320,22 +325,23 @@ TEST(BadComponents, OptionsAndAllocatorsMustFitTogether) {
 }
 
 TEST(BadComponents, AWindowThatIsNotThereIsRefused) {
-  HybridCache cache({.page_size = 16, .window = 32});
+  HybridCache cache(16, {.window = 32});
   const Slots slots = cache.take(64);
   const auto refused = [&](std::size_t released, std::string_view why) {
-    return fails(cache->insert({tokens(64)}, slots, {.window_released = released}), kInvalid, why);
+    return fails(cache->paths().insert({tokens(64)}, slots, {.window_released = released}),
+                 kInvalid, why);
   };
   EXPECT_TRUE(refused(8, "multiple of the page size 16"));
   EXPECT_TRUE(refused(80, "leaves a window at the end of 64 tokens"));
   EXPECT_TRUE(refused(64, "leaves a window at the end of 64 tokens"));
   cache.window->free_window(std::span(slots).first(16));
   EXPECT_TRUE(refused(0, "has given back its window side"));
-  EXPECT_EQ(cache->num_nodes(), 0u);
+  EXPECT_EQ(cache->inspect().num_nodes(), 0u);
   EXPECT_TRUE(cache.closes({.full = 64, .windows = 48}));
 }
 
 TEST(BadComponents, ReleasingAWindowTwiceOrWhereThereIsNoneIsRefused) {
-  HybridCache cache({.page_size = 1, .window = 4});
+  HybridCache cache(1, {.window = 4});
   cache.put(tokens(8));
   Lease lease = cache.hold(tokens(8));
   EXPECT_TRUE(lease.release_window().ok());
@@ -345,16 +351,16 @@ TEST(BadComponents, ReleasingAWindowTwiceOrWhereThereIsNoneIsRefused) {
   Running r(tokens(4));
   EXPECT_TRUE(
       fails(plain->release_window(r.request, 4), ErrorCode::unavailable, "no window component"));
-  EXPECT_TRUE(fails(plain->insert({tokens(4)}, plain.take(4), {.window_released = 2}), kInvalid,
-                    "no window component"));
+  EXPECT_TRUE(fails(plain->paths().insert({tokens(4)}, plain.take(4), {.window_released = 2}),
+                    kInvalid, "no window component"));
 }
 
 TEST(BadComponents, AStateSlotOfAnotherPoolIsRefused) {
-  HybridCache cache({.page_size = 1, .state = StateOptions{}});
+  HybridCache cache(1, {.state = StateOptions{}});
   auto other = *StateAllocator::create(4);
   const Slots slots = cache.take(8);
   const auto refused = [&](StateSlot slot, std::string_view why) {
-    return fails(cache->insert({tokens(8)}, slots, {.snapshot = slot}), kInvalid, why);
+    return fails(cache->paths().insert({tokens(8)}, slots, {.snapshot = slot}), kInvalid, why);
   };
   EXPECT_TRUE(refused(*other->alloc(), "not one that this cache's pool has handed out"));
   EXPECT_TRUE(refused({}, "expected a snapshot of the state after token 8"));
@@ -367,13 +373,13 @@ TEST(BadComponents, AStateSlotOfAnotherPoolIsRefused) {
   EXPECT_TRUE(cache.closes({.full = 8}));
 
   TestCache plain;
-  EXPECT_TRUE(fails(plain->insert({tokens(4)}, plain.take(4), {.snapshot = used}), kInvalid,
+  EXPECT_TRUE(fails(plain->paths().insert({tokens(4)}, plain.take(4), {.snapshot = used}), kInvalid,
                     "no state component"));
   EXPECT_TRUE(fails(plain->allocate_state(), ErrorCode::unavailable, "no state component"));
 }
 
 TEST(BadComponents, ASnapshotOfNoWholePageIsRefused) {
-  HybridCache cache({.page_size = 16, .state = StateOptions{}});
+  HybridCache cache(16, {.state = StateOptions{}});
   Running r(tokens(40));
   r.start(cache).value();
   r.allocate(cache).value();

@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "pando/paths.h"
 #include "support/tier_fixture.h"
 
 namespace pando::testing {
@@ -62,8 +63,8 @@ LoadOutcome load_again(TieredCache& cache) {
   cache.settle();
   cache->evict(16);
   Slots at(16);
-  Lease lease = *cache->lock(*cache->match({tokens(16)}, at));
-  const LoadBack loaded = *cache->load_back(lease, at);
+  Lease lease = *cache->paths().lock(*cache->paths().match({tokens(16)}, at));
+  const LoadBack loaded = *cache->paths().load_back(lease, at);
   EXPECT_EQ(loaded.tokens, loaded.outcome == LoadOutcome::loaded ? 16u : 0u);
   cache.settle();
   cache.open_gates();
@@ -75,23 +76,23 @@ TEST(CostGate, DecidesLoadsByWhatWasMeasured) {
   TieredCache cache({.cost_gate = CostGateOptions{.probe_every = 4}});
   cache.put(tokens(16));
   EXPECT_EQ(load_again(cache), LoadOutcome::loaded);
-  EXPECT_GT(cache->tier_stats().load_bytes_per_second, 0);
-  cache->report_prefill(1'000'000, 1e-9).value();
-  EXPECT_EQ(cache->tier_stats().prefill_tokens_per_second, 1e15);
+  EXPECT_GT(cache->tiers().stats().load_bytes_per_second, 0);
+  cache->tiers().report_prefill(1'000'000, 1e-9).value();
+  EXPECT_EQ(cache->tiers().stats().prefill_tokens_per_second, 1e15);
   EXPECT_EQ(load_again(cache), LoadOutcome::recompute);
   EXPECT_EQ(load_again(cache), LoadOutcome::recompute);
   EXPECT_EQ(load_again(cache), LoadOutcome::loaded) << "to measure again";
-  EXPECT_EQ(cache->tier_stats().gated_loads, 2u);
-  EXPECT_EQ(cache->tier_stats().gate_probes, 1u);
-  for (int i = 0; i < 1000; ++i) cache->report_prefill(1, 1000).value();
+  EXPECT_EQ(cache->tiers().stats().gated_loads, 2u);
+  EXPECT_EQ(cache->tiers().stats().gate_probes, 1u);
+  for (int i = 0; i < 1000; ++i) cache->tiers().report_prefill(1, 1000).value();
   EXPECT_EQ(load_again(cache), LoadOutcome::loaded) << "the engine is slow now";
-  EXPECT_EQ(cache->tier_stats().gated_loads, 2u);
+  EXPECT_EQ(cache->tiers().stats().gated_loads, 2u);
 }
 
 TEST(CostGate, IsOffUnlessAskedFor) {
   TieredCache cache;
   cache.put(tokens(16));
-  cache->report_prefill(1'000'000, 1e-9).value();
+  cache->tiers().report_prefill(1'000'000, 1e-9).value();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(load_again(cache), LoadOutcome::loaded);
 }
 
@@ -100,10 +101,10 @@ TEST(CostGate, RefusesWhatCannotBeMeant) {
   EXPECT_FALSE(
       CostGateOptions{.max_ratio = std::numeric_limits<double>::quiet_NaN()}.validate().ok());
   TieredCache cache;
-  EXPECT_FALSE(cache->report_prefill(10, 0).ok());
-  EXPECT_FALSE(cache->report_prefill(10, -1).ok());
-  EXPECT_FALSE(cache->report_prefill(10, std::numeric_limits<double>::infinity()).ok());
-  EXPECT_EQ(cache->tier_stats().prefill_tokens_per_second, 0);
+  EXPECT_FALSE(cache->tiers().report_prefill(10, 0).ok());
+  EXPECT_FALSE(cache->tiers().report_prefill(10, -1).ok());
+  EXPECT_FALSE(cache->tiers().report_prefill(10, std::numeric_limits<double>::infinity()).ok());
+  EXPECT_EQ(cache->tiers().stats().prefill_tokens_per_second, 0);
 }
 
 }  // namespace

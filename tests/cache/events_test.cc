@@ -26,7 +26,7 @@ TEST(KvEvents, AreOffByDefault) {
 }
 
 TEST(KvEvents, StoredTellsPagesTokensAndWhere) {
-  TestCache cache({.page_size = 4, .events = true});
+  TestCache cache(4, {.events = true});
   cache.put(tokens(10), "ns");
   const std::vector<KvEvent> events = cache->take_events();
   ASSERT_EQ(events.size(), 1u);
@@ -41,7 +41,7 @@ TEST(KvEvents, StoredTellsPagesTokensAndWhere) {
 }
 
 TEST(KvEvents, TheFirstPageOfAChainHasNoParent) {
-  TestCache cache({.page_size = 4, .events = true});
+  TestCache cache(4, {.events = true});
   cache.put(tokens(4));
   cache.put(tokens(4), make_namespace({.salt = "pepper"}));
   const std::vector<KvEvent> events = cache->take_events();
@@ -52,7 +52,7 @@ TEST(KvEvents, TheFirstPageOfAChainHasNoParent) {
 }
 
 TEST(KvEvents, StoredNamesThePageBeforeAsParent) {
-  TestCache cache({.page_size = 4, .events = true});
+  TestCache cache(4, {.events = true});
   cache.put(tokens(8));
   (void)cache->take_events();
   cache.put(tokens(4) + tokens(4, 50));
@@ -64,7 +64,7 @@ TEST(KvEvents, StoredNamesThePageBeforeAsParent) {
 }
 
 TEST(KvEvents, BigramPagesCarryOneTokenMore) {
-  TestCache cache({.page_size = 2, .bigram = true, .events = true});
+  TestCache cache(2, {.bigram = true, .events = true});
   cache.put(tokens(5));
   const std::vector<KvEvent> events = cache->take_events();
   ASSERT_EQ(events.size(), 1u);
@@ -73,7 +73,7 @@ TEST(KvEvents, BigramPagesCarryOneTokenMore) {
 }
 
 TEST(KvEvents, NothingNewIsNotAnEvent) {
-  TestCache cache({.events = true});
+  TestCache cache(1, {.events = true});
   cache.put(tokens(4));
   (void)cache->take_events();
   cache.put(tokens(4));
@@ -83,7 +83,7 @@ TEST(KvEvents, NothingNewIsNotAnEvent) {
 }
 
 TEST(KvEvents, RemovedNamesThePagesThatLeft) {
-  TestCache cache({.page_size = 4, .events = true});
+  TestCache cache(4, {.events = true});
   cache.put(tokens(12));
   (void)cache->take_events();
   cache->evict(8);
@@ -96,7 +96,7 @@ TEST(KvEvents, RemovedNamesThePagesThatLeft) {
 }
 
 TEST(KvEvents, ResetIsOneClearedEvent) {
-  TestCache cache({.events = true});
+  TestCache cache(1, {.events = true});
   cache.put(tokens(4));
   (void)cache->take_events();
   ASSERT_TRUE(cache->reset().ok());
@@ -107,7 +107,7 @@ TEST(KvEvents, ResetIsOneClearedEvent) {
 }
 
 TEST(KvEvents, RemovalsAreRecordedAgainAfterAReset) {
-  TestCache cache({.events = true});
+  TestCache cache(1, {.events = true});
   ASSERT_TRUE(cache->reset().ok());
   cache.put(tokens(2));
   (void)cache->take_events();
@@ -116,7 +116,7 @@ TEST(KvEvents, RemovalsAreRecordedAgainAfterAReset) {
 }
 
 TEST(KvEvents, AStoredRunThatContinuesTheLastIsMerged) {
-  TestCache cache({.page_size = 4, .events = true});
+  TestCache cache(4, {.events = true});
   cache.put(tokens(4));
   cache.put(tokens(12));
   const std::vector<KvEvent> events = cache->take_events();
@@ -127,7 +127,7 @@ TEST(KvEvents, AStoredRunThatContinuesTheLastIsMerged) {
 }
 
 TEST(KvEvents, ABigramRunIsMergedWithoutRepeatingTheSharedToken) {
-  TestCache cache({.page_size = 2, .bigram = true, .events = true});
+  TestCache cache(2, {.bigram = true, .events = true});
   cache.put(tokens(3));
   cache.put(tokens(7));
   const std::vector<KvEvent> events = cache->take_events();
@@ -137,7 +137,7 @@ TEST(KvEvents, ABigramRunIsMergedWithoutRepeatingTheSharedToken) {
 }
 
 TEST(KvEvents, AStoredRunFromElsewhereIsNotMerged) {
-  TestCache cache({.page_size = 4, .events = true});
+  TestCache cache(4, {.events = true});
   cache.put(tokens(8));
   cache.put(tokens(4) + tokens(4, 50));
   cache.put(tokens(4, 90));
@@ -145,7 +145,7 @@ TEST(KvEvents, AStoredRunFromElsewhereIsNotMerged) {
 }
 
 TEST(KvEvents, RemovalsInARowAreMerged) {
-  TestCache cache({.events = true});
+  TestCache cache(1, {.events = true});
   cache.put(tokens(2));
   cache.put(tokens(2, 50));
   (void)cache->take_events();
@@ -157,7 +157,7 @@ TEST(KvEvents, RemovalsInARowAreMerged) {
 }
 
 TEST(KvEvents, OrderIsKeptAcrossKinds) {
-  TestCache cache({.events = true});
+  TestCache cache(1, {.events = true});
   cache.put(tokens(2));
   cache->evict(2);
   cache.put(tokens(2));
@@ -169,14 +169,14 @@ TEST(KvEvents, OrderIsKeptAcrossKinds) {
 }
 
 TEST(KvEvents, AreTakenOnce) {
-  TestCache cache({.events = true});
+  TestCache cache(1, {.events = true});
   cache.put(tokens(2));
   EXPECT_EQ(cache->take_events().size(), 1u);
   EXPECT_TRUE(cache->take_events().empty());
 }
 
 TEST(KvEvents, AdaptersHaveDifferentHashesForEqualTokens) {
-  TestCache cache({.page_size = 4, .events = true});
+  TestCache cache(4, {.events = true});
   const std::string adapter_1 = make_namespace({.lora = "1"});
   const std::string adapter_2 = make_namespace({.lora = "2"});
   cache.put(tokens(8));
@@ -193,7 +193,7 @@ TEST(KvEvents, AdaptersHaveDifferentHashesForEqualTokens) {
 }
 
 TEST(KvEvents, HashesSurviveSplitsAndTrims) {
-  TestCache cache({.page_size = 2, .events = true});
+  TestCache cache(2, {.events = true});
   cache.put(tokens(20));
   cache.match(tokens(6));
   cache->evict(12);
@@ -208,7 +208,7 @@ TEST(KvEvents, HashesSurviveSplitsAndTrims) {
 }
 
 TEST(KvEvents, ACheckpointAnnouncesWhatIsNew) {
-  TestCache cache({.page_size = 4, .events = true});
+  TestCache cache(4, {.events = true});
   cache.put(tokens(4));
   (void)cache->take_events();
   Request request = *cache->start(tokens(8));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "pando/inspect.h"
 #include "support/cache_fixture.h"
 #include "support/tier_fixture.h"
 
@@ -15,7 +16,7 @@ constexpr std::size_t kPage = 64;  // a block of the policy
 Tokens prompt(Token name, std::size_t pages) { return tokens(pages * kPage, name * 100'000); }
 
 TEST(Hazard, StartsAsLru) {
-  TestCache cache(CacheOptions{.page_size = kPage}, 64 * kPage, "hazard");
+  TestCache cache(kPage, {}, 64 * kPage, "hazard");
   for (const Token name : {1, 2, 3}) {
     cache.put(prompt(name, 1));
     cache.put(prompt(9, 20));  // time passes
@@ -28,7 +29,7 @@ TEST(Hazard, StartsAsLru) {
 }
 
 TEST(Hazard, EvictsFromTheEndsOfPrefixes) {
-  TestCache cache(CacheOptions{.page_size = kPage}, 64 * kPage, "hazard");
+  TestCache cache(kPage, {}, 64 * kPage, "hazard");
   cache.put(prompt(1, 8));
   cache->evict(3 * kPage);
   EXPECT_EQ(cache.probe(prompt(1, 8)), 5 * kPage);
@@ -37,7 +38,7 @@ TEST(Hazard, EvictsFromTheEndsOfPrefixes) {
 
 /// Conversations that come back after some time, among prompts that never do.
 double hit_ratio(std::string_view policy, std::size_t page_size) {
-  TestCache cache(CacheOptions{.page_size = page_size}, 128 * kPage, policy);
+  TestCache cache(page_size, {}, 128 * kPage, policy);
   Random random(1);
   std::size_t hits = 0;
   std::size_t sum = 0;
@@ -64,7 +65,7 @@ TEST(Hazard, KeepsWhatComesBack) {
 
 TEST(Hazard, CountsARequestOnceHoweverOftenItInserts) {
   const auto serve = [](bool checkpoints) {
-    TestCache cache(CacheOptions{.page_size = kPage}, 256 * kPage, "hazard");
+    TestCache cache(kPage, {}, 256 * kPage, "hazard");
     Random random(5);
     for (int i = 0; i < 400; ++i) {
       Running running(prompt(static_cast<Token>(random.below(60)), 8));
@@ -87,7 +88,7 @@ TEST(Hazard, CountsARequestOnceHoweverOftenItInserts) {
 TEST(Hazard, TheSameCallsEvictTheSameWhereverThingsLie) {
   const auto digest = [](std::size_t odd_bytes) {
     std::vector<std::unique_ptr<char[]>> elsewhere;
-    TestCache cache(CacheOptions{.page_size = 1}, 40'000, "hazard");
+    TestCache cache(1, {}, 40'000, "hazard");
     Random random(9);
     for (int i = 0; i < 30'000; ++i) {
       if (i % 50 == 0)
@@ -96,14 +97,14 @@ TEST(Hazard, TheSameCallsEvictTheSameWhereverThingsLie) {
       const auto name = static_cast<Token>(random.below(12'000));
       cache.put({name, name + 1, static_cast<Token>(random.below(3))});
     }
-    return cache->digest();
+    return cache->inspect().digest();
   };
   EXPECT_EQ(digest(1), digest(37));
   EXPECT_EQ(digest(1), digest(5000));
 }
 
 TEST(Hazard, ARequestThatInsertsNoMoreIsCountedToo) {
-  TestCache cache(CacheOptions{.page_size = kPage}, 64 * kPage, "hazard");
+  TestCache cache(kPage, {}, 64 * kPage, "hazard");
   Running running(prompt(1, 4));
   running.start(cache).value();
   running.allocate(cache).value();
@@ -117,7 +118,7 @@ TEST(Hazard, SurvivesASoakOnAllTiersAndComponents) {
   for (const bool hybrid : {false, true}) {
     TierSetup setup;
     setup.policy = "hazard";
-    setup.cache.page_size = 4;
+    setup.page_size = 4;
     if (hybrid) {
       setup.cache.window = 8;
       setup.cache.state.emplace();
@@ -131,13 +132,13 @@ TEST(Hazard, SurvivesASoakOnAllTiersAndComponents) {
       ASSERT_TRUE(cache.closes());
     }
     EXPECT_TRUE(cache.closes());
-    EXPECT_GT(cache->tier_stats().loaded_tokens, 0u);
+    EXPECT_GT(cache->tiers().stats().loaded_tokens, 0u);
   }
 }
 
 TEST(Hazard, CostAwareSparesDeepBlocks) {
   const auto survivors = [](std::unique_ptr<EvictionPolicy> policy) {
-    TestCache cache(CacheOptions{.page_size = kPage}, 64 * kPage, std::move(policy));
+    TestCache cache(kPage, {}, 64 * kPage, std::move(policy));
     cache.put(prompt(1, 16));
     cache.put(prompt(2, 1));
     cache.put(prompt(3, 1));
@@ -150,12 +151,12 @@ TEST(Hazard, CostAwareSparesDeepBlocks) {
 }
 
 TEST(Hazard, MeasuresWhatAttentionCosts) {
-  TestCache cache(CacheOptions{.page_size = kPage}, 64 * kPage,
-                  *make_hazard_policy({.cost_aware = true}));
+  TestCache cache(kPage, {}, 64 * kPage, *make_hazard_policy({.cost_aware = true}));
   // Each token takes 1 us, and 1 us more for every 100 before it.
   for (std::size_t i = 1; i <= 32; ++i) {
     const auto n = static_cast<double>(64 * i);
-    ASSERT_TRUE(cache->report_prefill(64 * i, 1e-6 * (n + n * (500 + n / 2) / 100), 500).ok());
+    ASSERT_TRUE(
+        cache->tiers().report_prefill(64 * i, 1e-6 * (n + n * (500 + n / 2) / 100), 500).ok());
   }
   cache.put(prompt(1, 16));
   cache.put(prompt(2, 1));

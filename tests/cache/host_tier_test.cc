@@ -3,6 +3,8 @@
 // the host is full. What comes back is in load_back_test.cc. Bytes are real: see tier_fixture.h.
 #include <gtest/gtest.h>
 
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "support/tier_fixture.h"
 
 namespace pando::testing {
@@ -10,9 +12,9 @@ namespace {
 
 TEST(HostTier, TellsWhatEachTierCanHold) {
   const TieredCache cache({.device_tokens = 64, .host_tokens = 128});
-  EXPECT_EQ(cache->capacity_tokens(Medium::device), 64u);
-  EXPECT_EQ(cache->capacity_tokens(Medium::host), 128u);
-  EXPECT_EQ(cache->capacity_tokens(Medium::disk), 0u);
+  EXPECT_EQ(cache->inspect().capacity_tokens(Medium::device), 64u);
+  EXPECT_EQ(cache->inspect().capacity_tokens(Medium::host), 128u);
+  EXPECT_EQ(cache->inspect().capacity_tokens(Medium::disk), 0u);
 }
 
 // ---- Write policies ----------------------------------------------------------------------------
@@ -20,10 +22,10 @@ TEST(HostTier, TellsWhatEachTierCanHold) {
 TEST(HostTier, WriteThroughCopiesAtTheFirstHit) {
   TieredCache cache;
   cache.put(tokens(8));
-  EXPECT_EQ(cache->host_sizes().total, 0u) << "not before poll() has seen it";
+  EXPECT_EQ(cache->inspect().host_sizes().total, 0u) << "not before poll() has seen it";
   EXPECT_EQ(cache.settle().backups, 1u);
-  EXPECT_EQ(cache->host_sizes().total, 8u);
-  EXPECT_EQ(cache->tier_stats().backed_up_tokens, 8u);
+  EXPECT_EQ(cache->inspect().host_sizes().total, 8u);
+  EXPECT_EQ(cache->tiers().stats().backed_up_tokens, 8u);
   EXPECT_TRUE(cache.closes());
 }
 
@@ -31,10 +33,10 @@ TEST(HostTier, SelectiveWriteThroughCopiesAtTheSecondHit) {
   TieredCache cache({.write_policy = WritePolicy::write_through_selective});
   cache.put(tokens(8));
   cache.settle();
-  EXPECT_EQ(cache->host_sizes().total, 0u);
+  EXPECT_EQ(cache->inspect().host_sizes().total, 0u);
   cache.put(tokens(8));
   cache.settle();
-  EXPECT_EQ(cache->host_sizes().total, 8u);
+  EXPECT_EQ(cache->inspect().host_sizes().total, 8u);
 }
 
 TEST(HostTier, ChunkedInsertsAreNoHits) {
@@ -42,9 +44,9 @@ TEST(HostTier, ChunkedInsertsAreNoHits) {
   Slots at(8);
   cache.slots->alloc(at).value();
   cache.compute(tokens(8), at, 0, 8);
-  cache->insert({tokens(8)}, at, {.chunked = true}).value();
+  cache->paths().insert({tokens(8)}, at, {.chunked = true}).value();
   cache.settle();
-  EXPECT_EQ(cache->host_sizes().total, 0u);
+  EXPECT_EQ(cache->inspect().host_sizes().total, 0u);
 }
 
 TEST(HostTier, WriteBackCopiesWhenTheDeviceEvicts) {
@@ -52,12 +54,12 @@ TEST(HostTier, WriteBackCopiesWhenTheDeviceEvicts) {
   cache.put(tokens(8));
   cache.put(tokens(8));
   cache.settle();
-  EXPECT_EQ(cache->host_sizes().total, 0u);
+  EXPECT_EQ(cache->inspect().host_sizes().total, 0u);
   const EvictResult evicted = cache->evict(8);
   EXPECT_EQ(evicted.tokens, 8u);
   EXPECT_EQ(evicted.demoted_tokens, 8u);
-  EXPECT_EQ(cache->host_sizes().total, 8u);
-  EXPECT_EQ(cache->sizes().total, 0u);
+  EXPECT_EQ(cache->inspect().host_sizes().total, 8u);
+  EXPECT_EQ(cache->inspect().sizes().total, 0u);
   EXPECT_EQ(cache.load(tokens(8)).size(), 8u);
   EXPECT_TRUE(cache.closes());
 }
@@ -68,7 +70,7 @@ TEST(HostTier, WriteBackOfAChainEvictsFromBelowInOneBatch) {
   cache.put(tokens(16));
   cache.put(tokens(8) + tokens(8, 100));
   EXPECT_EQ(cache->evict(24).tokens, 24u);
-  EXPECT_EQ(cache->host_sizes().total, 24u);
+  EXPECT_EQ(cache->inspect().host_sizes().total, 24u);
   EXPECT_EQ(cache.match(tokens(16)).host_length, 16u);
   EXPECT_EQ(cache.load(tokens(16)).size(), 16u);
   EXPECT_EQ(cache.load(tokens(8) + tokens(8, 100)).size(), 16u);
@@ -81,7 +83,7 @@ TEST(HostTier, AcknowledgementsSurviveSplits) {
   EXPECT_EQ(cache.match(tokens(5)).length, 5u);  // splits the node that is being copied
   EXPECT_EQ(cache.match(tokens(9)).length, 9u);
   cache.settle();
-  EXPECT_EQ(cache->host_sizes().total, 12u);
+  EXPECT_EQ(cache->inspect().host_sizes().total, 12u);
   EXPECT_TRUE(cache.closes());
   cache->evict(12);
   EXPECT_EQ(cache.load(tokens(12)).size(), 12u);
@@ -91,26 +93,26 @@ TEST(HostTier, ANodeThatIsBeingCopiedIsNotEvicted) {
   TieredCache cache;
   cache.put(tokens(8));
   EXPECT_EQ(cache->evict(8).tokens, 0u);
-  EXPECT_EQ(cache->sizes().protected_tokens, 8u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 8u);
   cache.settle();
   EXPECT_EQ(cache->evict(8).tokens, 8u);
 }
 
 TEST(HostTier, CopiesAreUnderWayUntilPollHasSeenThemEnd) {
   TieredCache cache;
-  EXPECT_TRUE(cache->under_way().idle());
+  EXPECT_TRUE(cache->tiers().under_way().idle());
   cache.put(tokens(8));
-  EXPECT_EQ(cache->under_way().backups, 1u);
-  EXPECT_FALSE(cache->under_way().idle());
+  EXPECT_EQ(cache->tiers().under_way().backups, 1u);
+  EXPECT_FALSE(cache->tiers().under_way().idle());
   cache.settle();
-  EXPECT_TRUE(cache->under_way().idle());
+  EXPECT_TRUE(cache->tiers().under_way().idle());
   cache->evict(8);
-  Lease lease = *cache->lock(cache.match(tokens(8)));
+  Lease lease = *cache->paths().lock(cache.match(tokens(8)));
   Slots at(8);
-  ASSERT_EQ(cache->load_back(lease, at)->tokens, 8u);
-  EXPECT_EQ(cache->under_way().loads, 1u);
+  ASSERT_EQ(cache->paths().load_back(lease, at)->tokens, 8u);
+  EXPECT_EQ(cache->tiers().under_way().loads, 1u);
   cache.settle();
-  EXPECT_TRUE(cache->under_way().idle());
+  EXPECT_TRUE(cache->tiers().under_way().idle());
 }
 
 // ---- Leaving the device ------------------------------------------------------------------------
@@ -156,12 +158,12 @@ TEST(HostTier, WhatHangsOnTheHostBelowANodeWithoutACopyGoesWithIt) {
   cache.settle();  // the host is full
   cache.put(tokens(8));
   cache.settle();
-  EXPECT_EQ(cache->tier_stats().refused_backups, 1u);
-  cache->evict(8);       // demotes 500..
-  cache->evict_host(8);  // and makes room
+  EXPECT_EQ(cache->tiers().stats().refused_backups, 1u);
+  cache->evict(8);               // demotes 500..
+  cache->tiers().evict_host(8);  // and makes room
   cache.put(tokens(16));
   cache.settle();  // of both nodes there is room for the upper one alone
-  EXPECT_EQ(cache->host_sizes().total, 8u);
+  EXPECT_EQ(cache->inspect().host_sizes().total, 8u);
   EXPECT_EQ(cache->evict(16).tokens, 16u);
   EXPECT_EQ(cache.match(tokens(16)).host_length, 8u);
   EXPECT_TRUE(cache.closes());
@@ -177,7 +179,7 @@ TEST(HostTier, HostEvictionTakesTheOldestLeafThatIsNowhereElse) {
   (void)cache.match(tokens(8, 100));  // used
   cache.put(tokens(8, 400));
   cache.settle();
-  EXPECT_EQ(cache->tier_stats().host_evicted_tokens, 8u);
+  EXPECT_EQ(cache->tiers().stats().host_evicted_tokens, 8u);
   EXPECT_EQ(cache.match(tokens(8, 200)).host_length, 0u);
   EXPECT_EQ(cache.match(tokens(8, 100)).host_length, 8u);
   EXPECT_EQ(cache.match(tokens(8, 300)).host_length, 8u);
@@ -190,9 +192,9 @@ TEST(HostTier, HostEvictionSparesWhatALeaseHolds) {
   cache.put(tokens(8, 200));
   cache.settle();
   cache->evict(16);
-  const Lease lease = *cache->lock(cache.match(tokens(8, 100)));
+  const Lease lease = *cache->paths().lock(cache.match(tokens(8, 100)));
   (void)cache.match(tokens(8, 200));
-  EXPECT_EQ(cache->evict_host(16).tokens, 8u);
+  EXPECT_EQ(cache->tiers().evict_host(16), 8u);
   EXPECT_EQ(cache.match(tokens(8, 100)).host_length, 8u);
   EXPECT_TRUE(cache.closes());
 }
@@ -203,8 +205,8 @@ TEST(HostTier, CopiesOfWhatIsOnTheDeviceStayUnlessAskedOtherwise) {
   cache.put(tokens(8, 200));
   cache.put(tokens(8, 300));
   cache.settle();
-  EXPECT_EQ(cache->tier_stats().refused_backups, 1u);
-  EXPECT_EQ(cache->host_sizes().total, 16u);
+  EXPECT_EQ(cache->tiers().stats().refused_backups, 1u);
+  EXPECT_EQ(cache->inspect().host_sizes().total, 16u);
 }
 
 TEST(HostTier, MirrorsOfWhatTheDeviceKeepsLongestAreReclaimedFirst) {
@@ -214,7 +216,7 @@ TEST(HostTier, MirrorsOfWhatTheDeviceKeepsLongestAreReclaimedFirst) {
   cache.settle();
   cache.put(tokens(8, 300));
   cache.settle();
-  EXPECT_EQ(cache->tier_stats().refused_backups, 0u);
+  EXPECT_EQ(cache->tiers().stats().refused_backups, 0u);
   cache->evict(24);
   EXPECT_EQ(cache.match(tokens(8, 100)).host_length, 8u);
   EXPECT_EQ(cache.match(tokens(8, 200)).host_length, 0u);
@@ -229,7 +231,7 @@ TEST(HostTier, EvictionOrdersHoldOnTheHostForEveryPolicy) {
     cache.settle();
     cache->evict(32);
     (void)cache.match(tokens(8, 200));
-    cache->evict_host(8);
+    cache->tiers().evict_host(8);
     const bool newest_first = policy == "filo";
     const Token gone = policy == "mru" ? 200 : newest_first ? 400 : 100;
     EXPECT_EQ(cache.match(tokens(8, gone)).host_length, 0u) << policy;
@@ -251,7 +253,7 @@ TEST(HostTier, NamespacesStayApartOnTheHost) {
 }
 
 TEST(HostTier, BigramKeysGoToTheHostAndBack) {
-  TieredCache cache({.cache = {.page_size = 4, .bigram = true}});
+  TieredCache cache({.page_size = 4, .cache = {.bigram = true}});
   cache.put(tokens(13));
   cache.settle();
   cache->evict(12);
@@ -262,7 +264,7 @@ TEST(HostTier, BigramKeysGoToTheHostAndBack) {
 TEST(HostTier, EveryLayoutRoundTrips) {
   for (const HostLayout layout : {HostLayout::layer_first, HostLayout::page_first,
                                   HostLayout::page_first_direct, HostLayout::page_head}) {
-    TieredCache cache({.cache = {.page_size = 4}, .layout = layout});
+    TieredCache cache({.page_size = 4, .layout = layout});
     cache.put(tokens(16));
     cache.settle();
     cache->evict(16);
@@ -271,7 +273,7 @@ TEST(HostTier, EveryLayoutRoundTrips) {
 }
 
 TEST(HostTier, EventsTellWhatIsOnTheHost) {
-  TieredCache cache({.cache = {.page_size = 4, .events = true}});
+  TieredCache cache({.page_size = 4, .cache = {.events = true}});
   cache.put(tokens(8));
   (void)cache->take_events();
   cache.settle();
@@ -282,7 +284,7 @@ TEST(HostTier, EventsTellWhatIsOnTheHost) {
   EXPECT_EQ(events[0].tokens, tokens(8));
   const std::vector<PageHash> hashes = events[0].hashes;
   cache->evict(8);
-  cache->evict_host(8);
+  cache->tiers().evict_host(8);
   events = cache->take_events();
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].medium, Medium::device);
@@ -297,7 +299,7 @@ TEST(HostTier, ResetEmptiesTheHostToo) {
   cache.put(tokens(8, 100));
   EXPECT_TRUE(cache->reset().ok()) << "waits for copies under way";
   EXPECT_EQ(cache.full.host->count(PageState::idle), cache.full.host->num_pages());
-  EXPECT_EQ(cache->num_nodes(), 0u);
+  EXPECT_EQ(cache->inspect().num_nodes(), 0u);
   EXPECT_TRUE(cache.closes());
 }
 

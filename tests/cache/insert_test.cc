@@ -7,48 +7,50 @@
 #include <memory>
 #include <vector>
 
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "support/cache_fixture.h"
 
 namespace pando::testing {
 namespace {
 
 TEST(PrefixCacheInsert, ReportsWhatIsNew) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   const Inserted inserted = cache.put(tokens(8));
   EXPECT_EQ(inserted.length, 8u);
   EXPECT_EQ(inserted.existing, 0u);
   EXPECT_EQ(inserted.freed, 0u);
   EXPECT_TRUE(inserted.node);
-  EXPECT_EQ(cache->stats().inserted_tokens, 8u);
+  EXPECT_EQ(cache->inspect().stats().inserted_tokens, 8u);
 }
 
 TEST(PrefixCacheInsert, TheUnalignedTailStaysTheCallers) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   const Slots slots = cache.take(7);
-  const Inserted inserted = *cache->insert({tokens(7)}, slots);
+  const Inserted inserted = *cache->paths().insert({tokens(7)}, slots);
   EXPECT_EQ(inserted.length, 4u);
   EXPECT_TRUE(cache.closes(4));
   EXPECT_FALSE(cache.allocator->is_free(PageId{2}));
-  EXPECT_EQ(cache->all_slots(), Slots(slots.begin(), slots.begin() + 4));
+  EXPECT_EQ(cache->inspect().all_slots(), Slots(slots.begin(), slots.begin() + 4));
 }
 
 TEST(PrefixCacheInsert, TheSlotOfABigramKeysLastTokenStaysTheCallers) {
-  TestCache cache({.bigram = true});
+  TestCache cache(1, {.bigram = true});
   const Slots slots = cache.take(4);
-  EXPECT_EQ(cache->insert({tokens(4)}, slots)->length, 3u);
+  EXPECT_EQ(cache->paths().insert({tokens(4)}, slots)->length, 3u);
   EXPECT_TRUE(cache.closes(1));
 }
 
 TEST(PrefixCacheInsert, FreesExactlyTheDuplicates) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   const Slots first = cache.take(8);
   const Slots second = cache.take(12);
-  (void)cache->insert({tokens(8)}, first).value();
-  const Inserted inserted = *cache->insert({tokens(12)}, second);
+  (void)cache->paths().insert({tokens(8)}, first).value();
+  const Inserted inserted = *cache->paths().insert({tokens(12)}, second);
   EXPECT_EQ(inserted.length, 12u);
   EXPECT_EQ(inserted.existing, 8u);
   EXPECT_EQ(inserted.freed, 8u);
-  EXPECT_EQ(cache->stats().duplicate_tokens, 8u);
+  EXPECT_EQ(cache->inspect().stats().duplicate_tokens, 8u);
   EXPECT_TRUE(cache.allocator->is_free(PageId{3}));
   EXPECT_TRUE(cache.allocator->is_free(PageId{4}));
   EXPECT_FALSE(cache.allocator->is_free(PageId{5}));
@@ -61,49 +63,50 @@ TEST(PrefixCacheInsert, AnOverlapInsideANodeFreesOnlyWhatAgrees) {
   const Inserted inserted = cache.put(tokens(3) + tokens(3, 50));
   EXPECT_EQ(inserted.existing, 3u);
   EXPECT_EQ(inserted.freed, 3u);
-  EXPECT_EQ(cache->sizes().total, 9u);
+  EXPECT_EQ(cache->inspect().sizes().total, 9u);
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(PrefixCacheInsert, SlotsOwnedByTheTreeAreNotFreed) {
-  TestCache cache({.page_size = 2});
+  TestCache cache(2);
   cache.put(tokens(4));
   Slots slots = cache.slots_of(tokens(4));
   for (const SlotId slot : cache.take(2)) slots.push_back(slot);
-  const Inserted inserted = *cache->insert({tokens(6)}, slots, {.owned_by_tree = 4});
+  const Inserted inserted = *cache->paths().insert({tokens(6)}, slots, {.owned_by_tree = 4});
   EXPECT_EQ(inserted.existing, 4u);
   EXPECT_EQ(inserted.freed, 0u);
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(PrefixCacheInsert, WhatALeaseHoldsIsNotLookedAtAgain) {
-  TestCache cache({.page_size = 2});
+  TestCache cache(2);
   cache.put(tokens(6));
-  const Lease lease = *cache->lock(*cache->match({tokens(4)}));  // splits the node
+  const Lease lease = *cache->paths().lock(*cache->paths().match({tokens(4)}));  // splits the node
   Slots slots(4, SlotId{-1});
   for (const SlotId slot : cache.take(4)) slots.push_back(slot);
   std::vector<Token> key(4, Token{-1});
   for (const Token token : {9, 9, 8, 8}) key.push_back(token);
-  const Inserted inserted = *cache->insert({key}, slots, {.owned_by_tree = 4, .held = &lease});
+  const Inserted inserted =
+      *cache->paths().insert({key}, slots, {.owned_by_tree = 4, .held = &lease});
   EXPECT_EQ(inserted.existing, 4u);
   EXPECT_EQ(inserted.length, 8u);
-  EXPECT_EQ(cache->probe({tokens(4) + std::vector<Token>{9, 9, 8, 8}}), 8u);
-  EXPECT_EQ(cache->probe({tokens(6)}), 6u);
-  const Lease end = *cache->lock(inserted.match());
+  EXPECT_EQ(cache->paths().probe({tokens(4) + std::vector<Token>{9, 9, 8, 8}}), 8u);
+  EXPECT_EQ(cache->paths().probe({tokens(6)}), 6u);
+  const Lease end = *cache->paths().lock(inserted.match());
   EXPECT_EQ(end.node(), inserted.node);
-  EXPECT_EQ(cache->sizes().protected_tokens, 8u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 8u);
 }
 
 TEST(PrefixCacheInsert, BehindALeaseOnSomethingElseIsRefused) {
-  TestCache cache({.page_size = 4});
-  TestCache stranger({.page_size = 4});
+  TestCache cache(4);
+  TestCache stranger(4);
   cache.put(tokens(8));
-  const Lease lease = *cache->lock(*cache->match({tokens(8)}));
+  const Lease lease = *cache->paths().lock(*cache->paths().match({tokens(8)}));
   const Slots slots = cache.slots_of(tokens(8)) + cache.take(4);
   const auto refusal = [&](TestCache& of, std::size_t n, std::size_t owned, const char* ns) {
     const std::vector<Token> key = tokens(n);
-    const auto result =
-        of->insert({key, ns}, std::span(slots).first(n), {.owned_by_tree = owned, .held = &lease});
+    const auto result = of->paths().insert({key, ns}, std::span(slots).first(n),
+                                           {.owned_by_tree = owned, .held = &lease});
     return result.ok() ? "" : result.error().message;
   };
   EXPECT_EQ(refusal(cache, 12, 4, ""),
@@ -117,18 +120,18 @@ TEST(PrefixCacheInsert, BehindALeaseOnSomethingElseIsRefused) {
 }
 
 TEST(PrefixCacheInsert, BehindALeaseThatHoldsNothing) {
-  TestCache cache({.page_size = 2});
+  TestCache cache(2);
   const Lease none;
-  const Inserted inserted = *cache->insert({tokens(4)}, cache.take(4), {.held = &none});
+  const Inserted inserted = *cache->paths().insert({tokens(4)}, cache.take(4), {.held = &none});
   EXPECT_EQ(inserted.length, 4u);
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(PrefixCacheInsert, TheTreesOwnSlotsMayComeBackUnannounced) {
-  TestCache cache({.page_size = 2});
+  TestCache cache(2);
   cache.put(tokens(4));
   const Slots slots = cache.slots_of(tokens(4));
-  const Inserted inserted = *cache->insert({tokens(4)}, slots);
+  const Inserted inserted = *cache->paths().insert({tokens(4)}, slots);
   EXPECT_EQ(inserted.freed, 0u);
   EXPECT_EQ(cache.slots_of(tokens(4)), slots);
   EXPECT_TRUE(cache.closes());
@@ -137,17 +140,17 @@ TEST(PrefixCacheInsert, TheTreesOwnSlotsMayComeBackUnannounced) {
 TEST(PrefixCacheInsert, AnInsertInsideANodeSplitsIt) {
   TestCache cache;
   cache.put(tokens(6));
-  ASSERT_EQ(cache->num_nodes(), 2u);  // the namespace and one edge
+  ASSERT_EQ(cache->inspect().num_nodes(), 2u);  // the namespace and one edge
   cache.put(tokens(4));
-  EXPECT_EQ(cache->num_nodes(), 3u);
-  EXPECT_EQ(cache->sizes().total, 6u);
+  EXPECT_EQ(cache->inspect().num_nodes(), 3u);
+  EXPECT_EQ(cache->inspect().sizes().total, 6u);
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(PrefixCacheInsert, CanFillThePoolCompletely) {
-  TestCache cache({.page_size = 4}, 64);
+  TestCache cache(4, {}, 64);
   cache.put(tokens(64));
-  EXPECT_EQ(cache->sizes().total, 64u);
+  EXPECT_EQ(cache->inspect().sizes().total, 64u);
   EXPECT_EQ(cache.allocator->available(), 0u);
   EXPECT_TRUE(cache.closes());
 }
@@ -155,7 +158,7 @@ TEST(PrefixCacheInsert, CanFillThePoolCompletely) {
 // ---- Priorities and hits.
 
 TEST(PrefixCachePriority, IsRaisedAlongTheWholePath) {
-  TestCache cache({}, 1024, "priority");
+  TestCache cache(1, {}, 1024, "priority");
   cache.put(tokens(2), {}, {.priority = 1});
   cache.put(tokens(4), {}, {.priority = 1});
   cache.put(tokens(2, 50), {}, {.priority = 3});
@@ -166,7 +169,7 @@ TEST(PrefixCachePriority, IsRaisedAlongTheWholePath) {
 }
 
 TEST(PrefixCachePriority, IsNeverLowered) {
-  TestCache cache({}, 1024, "priority");
+  TestCache cache(1, {}, 1024, "priority");
   cache.put(tokens(2), {}, {.priority = 5});
   cache.put(tokens(2), {}, {.priority = -5});
   cache.put(tokens(2, 50), {}, {.priority = 3});
@@ -175,7 +178,7 @@ TEST(PrefixCachePriority, IsNeverLowered) {
 }
 
 TEST(PrefixCachePriority, BelowZeroGoesFirst) {
-  TestCache cache({}, 1024, "priority");
+  TestCache cache(1, {}, 1024, "priority");
   cache.put(tokens(2));
   cache.put(tokens(2, 50), {}, {.priority = -1});
   cache->evict(2);
@@ -184,7 +187,7 @@ TEST(PrefixCachePriority, BelowZeroGoesFirst) {
 }
 
 TEST(PrefixCachePriority, ASplitGivesItToBothHalves) {
-  TestCache cache({}, 1024, "priority");
+  TestCache cache(1, {}, 1024, "priority");
   cache.put(tokens(4), {}, {.priority = 5});
   cache.match(tokens(2));
   cache.put(tokens(4, 50), {}, {.priority = 3});
@@ -194,7 +197,7 @@ TEST(PrefixCachePriority, ASplitGivesItToBothHalves) {
 }
 
 TEST(PrefixCacheHits, ChunkedInsertsDoNotCount) {
-  TestCache cache({}, 1024, "lfu");
+  TestCache cache(1, {}, 1024, "lfu");
   cache.put(tokens(2));
   cache.put(tokens(2));
   for (int i = 0; i < 5; ++i) cache.put(tokens(2, 50), {}, {.chunked = true});
@@ -204,7 +207,7 @@ TEST(PrefixCacheHits, ChunkedInsertsDoNotCount) {
 }
 
 TEST(PrefixCacheHits, MatchesDoNotCount) {
-  TestCache cache({}, 1024, "lfu");
+  TestCache cache(1, {}, 1024, "lfu");
   cache.put(tokens(2));
   cache.put(tokens(2));
   cache.put(tokens(2, 50));
@@ -216,17 +219,17 @@ TEST(PrefixCacheHits, MatchesDoNotCount) {
 // ---- Disabled: nothing is kept.
 
 TEST(PrefixCacheDisabled, InsertGivesTheSlotsBack) {
-  TestCache cache({.page_size = 4, .disabled = true});
+  TestCache cache(4, {.disabled = true});
   const Inserted inserted = cache.put(tokens(8));
   EXPECT_EQ(inserted.length, 0u);
   EXPECT_EQ(inserted.freed, 8u);
-  EXPECT_EQ(cache->sizes(), Sizes{});
-  EXPECT_EQ(cache->num_nodes(), 0u);
+  EXPECT_EQ(cache->inspect().sizes(), Sizes{});
+  EXPECT_EQ(cache->inspect().num_nodes(), 0u);
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(PrefixCacheDisabled, LocksNothing) {
-  TestCache cache({.disabled = true});
+  TestCache cache(1, {.disabled = true});
   cache.put(tokens(4));
   const Lease lease = cache.hold(tokens(4));
   EXPECT_FALSE(lease);
@@ -238,11 +241,12 @@ TEST(PrefixCacheDisabled, LocksNothing) {
 struct SinkCache {
   explicit SinkCache(std::size_t page_size = 1, std::size_t max_slots = 64)
       : cache(*PrefixCache::create(
-            {.page_size = page_size},
-            EngineSlots{.max_slots = max_slots, .free = [this](std::span<const SlotId> slots) {
-                          batches.emplace_back(slots.begin(), slots.end());
-                          std::sort(batches.back().begin(), batches.back().end());
-                        }})) {}
+            {}, EngineSlots{.max_slots = max_slots,
+                            .page_size = page_size,
+                            .free = [this](std::span<const SlotId> slots) {
+                              batches.emplace_back(slots.begin(), slots.end());
+                              std::sort(batches.back().begin(), batches.back().end());
+                            }})) {}
   PrefixCache* operator->() const { return cache.get(); }
 
   std::vector<Slots> batches;
@@ -251,9 +255,9 @@ struct SinkCache {
 
 TEST(PrefixCacheSink, GetsAllDuplicatesInOneBatch) {
   SinkCache cache;
-  (void)cache->insert({tokens(4)}, slot_range(10, 14)).value();
+  (void)cache->paths().insert({tokens(4)}, slot_range(10, 14)).value();
   EXPECT_TRUE(cache.batches.empty());
-  (void)cache->insert({tokens(6)}, slot_range(20, 26)).value();
+  (void)cache->paths().insert({tokens(6)}, slot_range(20, 26)).value();
   ASSERT_EQ(cache.batches.size(), 1u);
   EXPECT_EQ(cache.batches[0], slot_range(20, 24));
   EXPECT_TRUE(cache->check().ok());
@@ -261,8 +265,8 @@ TEST(PrefixCacheSink, GetsAllDuplicatesInOneBatch) {
 
 TEST(PrefixCacheSink, GetsAllVictimsOfAnEvictionInOneBatch) {
   SinkCache cache(4);
-  (void)cache->insert({tokens(8)}, slot_range(8, 16)).value();
-  (void)cache->insert({tokens(8, 50)}, slot_range(16, 24)).value();
+  (void)cache->paths().insert({tokens(8)}, slot_range(8, 16)).value();
+  (void)cache->paths().insert({tokens(8, 50)}, slot_range(16, 24)).value();
   EXPECT_EQ(cache->evict(12).tokens, 12u);
   ASSERT_EQ(cache.batches.size(), 1u);
   EXPECT_EQ(cache.batches[0], slot_range(8, 16) + slot_range(20, 24));
@@ -270,21 +274,21 @@ TEST(PrefixCacheSink, GetsAllVictimsOfAnEvictionInOneBatch) {
 
 TEST(PrefixCacheSink, GetsDuplicatesAndTailOfARequestInOneBatch) {
   SinkCache cache(4);
-  (void)cache->insert({tokens(4)}, slot_range(4, 8)).value();
+  (void)cache->paths().insert({tokens(4)}, slot_range(4, 8)).value();
   Request request = *cache->start(tokens(10), {.recompute = SIZE_MAX});
   ASSERT_TRUE(cache->give_slots(request, slot_range(8, 18)).ok());
   ASSERT_TRUE(cache->finish(request).ok());
   ASSERT_EQ(cache.batches.size(), 1u);
   EXPECT_EQ(cache.batches[0], slot_range(8, 12) + slot_range(16, 18));
-  EXPECT_EQ(cache->sizes().total, 8u);
+  EXPECT_EQ(cache->inspect().sizes().total, 8u);
 }
 
 TEST(PrefixCacheSink, GetsEverythingByTheEnd) {
   std::vector<Slots> batches;
   {
     SinkCache cache;
-    (void)cache->insert({tokens(4)}, slot_range(1, 5)).value();
-    (void)cache->insert({tokens(4, 50)}, slot_range(5, 9)).value();
+    (void)cache->paths().insert({tokens(4)}, slot_range(1, 5)).value();
+    (void)cache->paths().insert({tokens(4, 50)}, slot_range(5, 9)).value();
     cache.cache.reset();
     batches = cache.batches;
   }
@@ -294,15 +298,15 @@ TEST(PrefixCacheSink, GetsEverythingByTheEnd) {
 
 TEST(PrefixCacheSink, GivesEachSlotBackOnce) {
   SinkCache cache;
-  (void)cache->insert({tokens(4)}, slot_range(1, 5)).value();
-  (void)cache->insert({tokens(4)}, slot_range(5, 9)).value();
-  (void)cache->insert({tokens(2)}, slot_range(9, 11)).value();
+  (void)cache->paths().insert({tokens(4)}, slot_range(1, 5)).value();
+  (void)cache->paths().insert({tokens(4)}, slot_range(5, 9)).value();
+  (void)cache->paths().insert({tokens(2)}, slot_range(9, 11)).value();
   ASSERT_TRUE(cache->reset().ok());
   Slots all;
   for (const Slots& batch : cache.batches) all.insert(all.end(), batch.begin(), batch.end());
   std::sort(all.begin(), all.end());
   EXPECT_EQ(all, slot_range(1, 11));
-  EXPECT_EQ(cache->sizes().total, 0u);
+  EXPECT_EQ(cache->inspect().sizes().total, 0u);
 }
 
 TEST(PrefixCacheSink, HasNothingToAllocateFrom) {
@@ -313,7 +317,7 @@ TEST(PrefixCacheSink, HasNothingToAllocateFrom) {
 
 TEST(PrefixCacheSink, SlotsThatAreTheTreesOrDoNotExistAreNotARequestsOwn) {
   SinkCache cache(4);
-  (void)cache->insert({tokens(4)}, slot_range(4, 8)).value();
+  (void)cache->paths().insert({tokens(4)}, slot_range(4, 8)).value();
   Request request = *cache->start(tokens(8, 50));
   for (const std::int64_t first : {-1, 0, 4, 1 << 30})
     EXPECT_FALSE(cache->give_slots(request, slot_range(first, first + 4)).ok()) << first;

@@ -3,6 +3,8 @@
 // snapshots. Bytes are real: see tier_fixture.h.
 #include <gtest/gtest.h>
 
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "support/step_copier.h"
 #include "support/tier_fixture.h"
 
@@ -19,11 +21,11 @@ TEST(HostTier, LoadBackBringsTheBytesAndMovesTheLease) {
   cache.settle();
   cache->evict(12);
   Slots at(16);
-  const Match match = *cache->match({key}, at);
+  const Match match = *cache->paths().match({key}, at);
   EXPECT_EQ(match.length, 4u);
   EXPECT_EQ(match.host_length, 12u);
-  Lease lease = *cache->lock(match);
-  const LoadBack loaded = *cache->load_back(lease, at);
+  Lease lease = *cache->paths().lock(match);
+  const LoadBack loaded = *cache->paths().load_back(lease, at);
   EXPECT_EQ(loaded.outcome, LoadOutcome::loaded);
   EXPECT_EQ(loaded.tokens, 12u);
   EXPECT_EQ(lease.node(), match.host_node);
@@ -32,7 +34,7 @@ TEST(HostTier, LoadBackBringsTheBytesAndMovesTheLease) {
   cache.open_gates();
   EXPECT_TRUE(cache.holds(key, at, 16));
   EXPECT_EQ(cache.settle().loads, 1u);
-  EXPECT_EQ(cache->tier_stats().loaded_tokens, 12u);
+  EXPECT_EQ(cache->tiers().stats().loaded_tokens, 12u);
   EXPECT_TRUE(cache.closes());
   lease.release();
   EXPECT_EQ(cache.match(key).length, 16u);
@@ -60,9 +62,9 @@ TEST(HostTier, AFailedLoadIsForgottenWhereverItsNodeWasSplitMeanwhile) {
   copier.run_all();
   cache->poll();
   cache->evict(8);
-  Lease lease = *cache->lock(cache.match(key));
+  Lease lease = *cache->paths().lock(cache.match(key));
   Slots at(8);
-  ASSERT_EQ(cache->load_back(lease, at)->tokens, 8u);
+  ASSERT_EQ(cache->paths().load_back(lease, at)->tokens, 8u);
   const Tokens other{key[0], key[1], key[2], 999};
   EXPECT_EQ(cache.match(other).length, 3u) << "splits the node whose pages are on their way";
   copier.step(1, /*succeed=*/false);
@@ -80,18 +82,18 @@ TEST(HostTier, LoadBackIsAllOrNothing) {
   cache.settle();
   cache->evict(16);
   cache.put(tokens(8, 300));
-  Lease in_use = *cache->lock(cache.match(tokens(8, 300)));
+  Lease in_use = *cache->paths().lock(cache.match(tokens(8, 300)));
   cache.settle();
   Slots at(16);
-  Lease lease = *cache->lock(*cache->match({tokens(16)}, at));
-  const LoadBack refused = *cache->load_back(lease, at);
+  Lease lease = *cache->paths().lock(*cache->paths().match({tokens(16)}, at));
+  const LoadBack refused = *cache->paths().load_back(lease, at);
   EXPECT_EQ(refused.outcome, LoadOutcome::no_room);
   EXPECT_EQ(refused.tokens, 0u);
-  EXPECT_EQ(cache->sizes().total, 8u);
+  EXPECT_EQ(cache->inspect().sizes().total, 8u);
   EXPECT_TRUE(lease.host_node()) << "may be tried again";
   EXPECT_TRUE(cache.closes());
   in_use.release();
-  EXPECT_EQ(cache->load_back(lease, at)->outcome, LoadOutcome::loaded);
+  EXPECT_EQ(cache->paths().load_back(lease, at)->outcome, LoadOutcome::loaded);
   cache.settle();
   EXPECT_TRUE(cache.closes());
 }
@@ -106,14 +108,14 @@ TEST(HostTier, AnEngineThatRefusesIsAskedOnceMoreAfterEvictingWhatIsWanted) {
   cache.put(tokens(32, 300));
   cache.settle();
   Slots at(8);
-  Lease lease = *cache->lock(*cache->match({tokens(8)}, at));
-  EXPECT_EQ(cache->load_back(lease, at)->outcome, LoadOutcome::no_room);
+  Lease lease = *cache->paths().lock(*cache->paths().match({tokens(8)}, at));
+  EXPECT_EQ(cache->paths().load_back(lease, at)->outcome, LoadOutcome::no_room);
   EXPECT_EQ(num_refusals, 2);
-  EXPECT_EQ(cache->sizes().total, 24u) << "8 were evicted";
+  EXPECT_EQ(cache->inspect().sizes().total, 24u) << "8 were evicted";
   refuses = false;
-  EXPECT_EQ(cache->load_back(lease, at)->outcome, LoadOutcome::loaded);
+  EXPECT_EQ(cache->paths().load_back(lease, at)->outcome, LoadOutcome::loaded);
   cache.settle();
-  EXPECT_EQ(cache->sizes().total, 32u);
+  EXPECT_EQ(cache->inspect().sizes().total, 32u);
   EXPECT_TRUE(cache.closes());
 }
 
@@ -123,14 +125,16 @@ TEST(HostTier, LoadBackHasAThresholdAndAQuota) {
   cache.settle();
   cache->evict(9);
   Slots at(16);
-  Lease lease = *cache->lock(*cache->match({tokens(16)}, at));
-  EXPECT_EQ(cache->load_back(lease, at)->outcome, LoadOutcome::below_threshold);
+  Lease lease = *cache->paths().lock(*cache->paths().match({tokens(16)}, at));
+  EXPECT_EQ(cache->paths().load_back(lease, at)->outcome, LoadOutcome::below_threshold);
   lease.release();
   cache->evict(1);
-  lease = *cache->lock(*cache->match({tokens(16)}, at));
-  EXPECT_EQ(cache->load_back(lease, at, {.quota_tokens = 9})->outcome, LoadOutcome::over_quota);
-  EXPECT_EQ(cache->load_back(lease, at, {.quota_tokens = 10})->outcome, LoadOutcome::loaded);
-  EXPECT_EQ(cache->load_back(lease, at)->outcome, LoadOutcome::nothing_to_load);
+  lease = *cache->paths().lock(*cache->paths().match({tokens(16)}, at));
+  EXPECT_EQ(cache->paths().load_back(lease, at, {.quota_tokens = 9})->outcome,
+            LoadOutcome::over_quota);
+  EXPECT_EQ(cache->paths().load_back(lease, at, {.quota_tokens = 10})->outcome,
+            LoadOutcome::loaded);
+  EXPECT_EQ(cache->paths().load_back(lease, at)->outcome, LoadOutcome::nothing_to_load);
 }
 
 TEST(HostTier, ARequestLoadsBack) {
@@ -160,7 +164,7 @@ TEST(HostTier, AnInsertPutsItsSlotsOverAHostOnlyNode) {
   const Inserted inserted = cache.put(tokens(12), {}, /*load=*/false);
   EXPECT_EQ(inserted.existing, 12u);
   EXPECT_EQ(inserted.freed, 0u);
-  EXPECT_EQ(cache->tier_stats().recomputed_tokens, 8u);
+  EXPECT_EQ(cache->tiers().stats().recomputed_tokens, 8u);
   EXPECT_EQ(cache.match(tokens(12)).length, 12u);
   EXPECT_EQ(cache.full.host->count(PageState::synced), 12u);
   EXPECT_TRUE(cache.closes());
@@ -181,27 +185,28 @@ TEST(HostTier, AnInsertOverPartOfAHostOnlyNodeSplitsIt) {
 // ---- Windows and snapshots ---------------------------------------------------------------------
 
 TEST(HostTier, AWindowComesBackWithItsTokens) {
-  TieredCache cache({.cache = {.page_size = 2, .window = 8}});
+  TieredCache cache({.page_size = 2, .cache = {.window = 8}});
   cache.put(tokens(24));
   cache.settle();
-  EXPECT_EQ(cache->host_sizes(ComponentKind::window).total, 24u);
+  EXPECT_EQ(cache->inspect().host_sizes(ComponentKind::window).total, 24u);
   cache->evict(24);
   EXPECT_EQ(cache.match(tokens(24)).host_length, 24u);
   EXPECT_EQ(cache.load(tokens(24)).size(), 24u);
-  EXPECT_EQ(cache->sizes(ComponentKind::window).total, 8u) << "as much as the next token sees";
+  EXPECT_EQ(cache->inspect().sizes(ComponentKind::window).total, 8u)
+      << "as much as the next token sees";
   cache.settle();
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(HostTier, OfAWindowSmallerThanAPageOnePageComesBack) {
   for (const std::size_t window : {1, 3}) {
-    TieredCache cache({.cache = {.page_size = 4, .window = window}});
+    TieredCache cache({.page_size = 4, .cache = {.window = window}});
     cache.put(tokens(24));
     cache.settle();
     cache->evict(24);
     EXPECT_EQ(cache.match(tokens(24)).host_length, 24u);
     EXPECT_EQ(cache.load(tokens(24)).size(), 24u);
-    EXPECT_EQ(cache->sizes(ComponentKind::window).total, 4u);
+    EXPECT_EQ(cache->inspect().sizes(ComponentKind::window).total, 4u);
     cache.settle();
     EXPECT_EQ(cache.match(tokens(24)).length, 24u);
     EXPECT_EQ(cache.match(tokens(20)).length, 0u);
@@ -211,11 +216,11 @@ TEST(HostTier, OfAWindowSmallerThanAPageOnePageComesBack) {
 }
 
 TEST(HostTier, AWindowAloneIsLoadedWhereTheTokensAreOnTheDevice) {
-  TieredCache cache({.cache = {.page_size = 2, .window = 8}});
+  TieredCache cache({.page_size = 2, .cache = {.window = 8}});
   cache.put(tokens(12));
   cache.put(tokens(16));
   cache.settle();
-  Lease lease = *cache->lock(cache.match(tokens(16)));
+  Lease lease = *cache->paths().lock(cache.match(tokens(16)));
   lease.release_window().value();
   cache->evict({.window_tokens = 16});
   EXPECT_EQ(cache.match(tokens(16)).length, 0u);
@@ -227,7 +232,7 @@ TEST(HostTier, AWindowAloneIsLoadedWhereTheTokensAreOnTheDevice) {
 }
 
 TEST(HostTier, WhoseWindowTheHostHasNoRoomForCannotBeMatchedThere) {
-  TieredCache cache({.cache = {.page_size = 2, .window = 4}, .host_window_tokens = 8});
+  TieredCache cache({.page_size = 2, .cache = {.window = 4}, .host_window_tokens = 8});
   cache.put(tokens(8, 100));
   cache.settle();
   cache.put(tokens(8, 200));
@@ -239,11 +244,11 @@ TEST(HostTier, WhoseWindowTheHostHasNoRoomForCannotBeMatchedThere) {
 }
 
 TEST(HostTier, ASnapshotComesBackWithItsTokens) {
-  TieredCache cache({.cache = {.page_size = 2, .state = StateOptions{}}});
+  TieredCache cache({.page_size = 2, .cache = {.state = StateOptions{}}});
   const Tokens key = tokens(12);
   cache.put(key);
   cache.settle();
-  EXPECT_EQ(cache->host_sizes(ComponentKind::state).total, 1u);
+  EXPECT_EQ(cache->inspect().host_sizes(ComponentKind::state).total, 1u);
   cache->evict(12);
   EXPECT_EQ(cache.match(key).host_length, 12u);
   EXPECT_EQ(cache.load(key).size(), 12u);
@@ -253,7 +258,7 @@ TEST(HostTier, ASnapshotComesBackWithItsTokens) {
 }
 
 TEST(HostTier, ASnapshotAloneIsLoadedWhereTheTokensAreOnTheDevice) {
-  TieredCache cache({.cache = {.page_size = 2, .state = StateOptions{}}});
+  TieredCache cache({.page_size = 2, .cache = {.state = StateOptions{}}});
   const Tokens key = tokens(8);
   cache.put(key);
   cache.put(tokens(16));
@@ -268,13 +273,14 @@ TEST(HostTier, ASnapshotAloneIsLoadedWhereTheTokensAreOnTheDevice) {
 }
 
 TEST(HostTier, WindowAndStateTogetherSurviveWriteBack) {
-  TieredCache cache({.cache = {.page_size = 2, .window = 4, .state = StateOptions{}},
+  TieredCache cache({.page_size = 2,
+                     .cache = {.window = 4, .state = StateOptions{}},
                      .write_policy = WritePolicy::write_back});
   const Tokens key = tokens(12);
   cache.put(tokens(8));
   cache.put(key);
   cache->evict(12);
-  EXPECT_EQ(cache->sizes().total, 0u);
+  EXPECT_EQ(cache->inspect().sizes().total, 0u);
   EXPECT_EQ(cache.load(key).size(), 12u);
   cache.settle();
   EXPECT_TRUE(cache.holds_state(key, cache.match(key)));

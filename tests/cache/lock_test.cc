@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "support/cache_fixture.h"
 
 namespace pando::testing {
@@ -15,11 +17,11 @@ TEST(PrefixCacheLock, ProtectsThePathUntilReleased) {
   cache.put(tokens(4));
   Lease lease = cache.hold(tokens(4));
   EXPECT_TRUE(lease);
-  EXPECT_EQ(cache->sizes(), (Sizes{.evictable = 0, .protected_tokens = 4, .total = 4}));
+  EXPECT_EQ(cache->inspect().sizes(), (Sizes{.evictable = 0, .protected_tokens = 4, .total = 4}));
   EXPECT_EQ(cache->evict(4).tokens, 0u);
   lease.release();
   EXPECT_FALSE(lease);
-  EXPECT_EQ(cache->sizes(), (Sizes{.evictable = 4, .protected_tokens = 0, .total = 4}));
+  EXPECT_EQ(cache->inspect().sizes(), (Sizes{.evictable = 4, .protected_tokens = 0, .total = 4}));
   EXPECT_EQ(cache->evict(4).tokens, 4u);
 }
 
@@ -27,7 +29,7 @@ TEST(PrefixCacheLock, ProtectsOnlyWhatMatched) {
   TestCache cache;
   cache.put(tokens(6));
   const Lease lease = cache.hold(tokens(4));
-  EXPECT_EQ(cache->sizes(), (Sizes{.evictable = 2, .protected_tokens = 4, .total = 6}));
+  EXPECT_EQ(cache->inspect().sizes(), (Sizes{.evictable = 2, .protected_tokens = 4, .total = 6}));
   EXPECT_EQ(cache->evict(6).tokens, 2u);
   EXPECT_EQ(cache.probe(tokens(6)), 4u);
 }
@@ -38,7 +40,7 @@ TEST(PrefixCacheLock, ProtectsAllAncestors) {
   cache.put(tokens(4));
   cache.put(tokens(6));
   const Lease lease = cache.hold(tokens(6));
-  EXPECT_EQ(cache->sizes().protected_tokens, 6u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 6u);
   EXPECT_TRUE(cache.closes());
 }
 
@@ -48,9 +50,9 @@ TEST(PrefixCacheLock, CountsSeveralLeasesOnOnePath) {
   Lease first = cache.hold(tokens(4));
   Lease second = cache.hold(tokens(4));
   first.release();
-  EXPECT_EQ(cache->sizes().protected_tokens, 4u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 4u);
   second.release();
-  EXPECT_EQ(cache->sizes().protected_tokens, 0u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 0u);
 }
 
 TEST(PrefixCacheLock, TheSharedPartStaysWhileOneOfTwoBranchesIsHeld) {
@@ -59,9 +61,9 @@ TEST(PrefixCacheLock, TheSharedPartStaysWhileOneOfTwoBranchesIsHeld) {
   cache.put(tokens(2) + tokens(2, 70));
   Lease first = cache.hold(tokens(2) + tokens(2, 50));
   Lease second = cache.hold(tokens(2) + tokens(2, 70));
-  EXPECT_EQ(cache->sizes().protected_tokens, 6u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 6u);
   first.release();
-  EXPECT_EQ(cache->sizes().protected_tokens, 4u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 4u);
   EXPECT_EQ(cache->evict(10).tokens, 2u);
   EXPECT_EQ(cache.probe(tokens(2) + tokens(2, 70)), 4u);
 }
@@ -71,11 +73,11 @@ TEST(PrefixCacheLock, SplitKeepsLockOnBothHalves) {
   cache.put(tokens(6));
   Lease lease = cache.hold(tokens(6));
   EXPECT_EQ(cache.match(tokens(2)).length, 2u);  // splits the held edge
-  EXPECT_EQ(cache->sizes().protected_tokens, 6u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 6u);
   EXPECT_EQ(cache->evict(6).tokens, 0u);
   EXPECT_TRUE(cache.closes());
   lease.release();
-  EXPECT_EQ(cache->sizes().protected_tokens, 0u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 0u);
   EXPECT_TRUE(cache.closes());
 }
 
@@ -84,9 +86,9 @@ TEST(PrefixCacheLock, SplitKeepsHandlesOnTheEndTheyWereMadeFor) {
   cache.put(tokens(6));
   const Match match = cache.match(tokens(6));
   cache.match(tokens(2));
-  const Lease lease = *cache->lock(match);
+  const Lease lease = *cache->paths().lock(match);
   EXPECT_EQ(lease.node(), match.node);
-  EXPECT_EQ(cache->sizes().protected_tokens, 6u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 6u);
 }
 
 TEST(PrefixCacheLock, AnInsertBelowAHeldPathIsEvictable) {
@@ -94,7 +96,7 @@ TEST(PrefixCacheLock, AnInsertBelowAHeldPathIsEvictable) {
   cache.put(tokens(2));
   const Lease lease = cache.hold(tokens(2));
   cache.put(tokens(4));
-  EXPECT_EQ(cache->sizes(), (Sizes{.evictable = 2, .protected_tokens = 2, .total = 4}));
+  EXPECT_EQ(cache->inspect().sizes(), (Sizes{.evictable = 2, .protected_tokens = 2, .total = 4}));
   EXPECT_EQ(cache->evict(4).tokens, 2u);
 }
 
@@ -113,7 +115,7 @@ TEST(Lease, MovesItsHold) {
   Lease second = std::move(first);
   EXPECT_FALSE(first);  // NOLINT: moved from, and that is the point
   EXPECT_TRUE(second);
-  EXPECT_EQ(cache->sizes().protected_tokens, 4u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 4u);
 }
 
 TEST(Lease, AssignmentLetsGoOfWhatItHeld) {
@@ -122,14 +124,14 @@ TEST(Lease, AssignmentLetsGoOfWhatItHeld) {
   cache.put(tokens(3, 50));
   Lease lease = cache.hold(tokens(4));
   lease = cache.hold(tokens(3, 50));
-  EXPECT_EQ(cache->sizes().protected_tokens, 3u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 3u);
 }
 
 TEST(Lease, DestructionReleases) {
   TestCache cache;
   cache.put(tokens(4));
   { const Lease lease = cache.hold(tokens(4)); }
-  EXPECT_EQ(cache->sizes().protected_tokens, 0u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 0u);
 }
 
 TEST(Lease, ReleasingTwiceIsReleasingOnce) {
@@ -139,26 +141,26 @@ TEST(Lease, ReleasingTwiceIsReleasingOnce) {
   Lease lease = cache.hold(tokens(4));
   lease.release();
   lease.release();
-  EXPECT_EQ(cache->sizes().protected_tokens, 4u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 4u);
   EXPECT_TRUE(cache.closes());
 }
 
 // ---- The partly matched page is held too.
 
 TEST(PrefixCachePartialLock, EvictionCannotTakeThePartlyMatchedPage) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(8));
   Lease lease = cache.hold(tokens(6));
-  EXPECT_EQ(cache->sizes().protected_tokens, 8u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 8u);
   EXPECT_EQ(cache->evict(8).tokens, 0u);
   lease.release_partial();
-  EXPECT_EQ(cache->sizes().protected_tokens, 4u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 4u);
   EXPECT_EQ(cache->evict(8).tokens, 4u);
   EXPECT_EQ(cache.probe(tokens(8)), 4u);
 }
 
 TEST(PrefixCachePartialLock, HoldsAPageWithoutAnyWholeOne) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(4));
   Lease lease = cache.hold(tokens(3));
   EXPECT_TRUE(lease);
@@ -169,16 +171,16 @@ TEST(PrefixCachePartialLock, HoldsAPageWithoutAnyWholeOne) {
 }
 
 TEST(PrefixCachePartialLock, ReleaseLetsGoOfBoth) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(8));
   Lease lease = cache.hold(tokens(6));
   lease.release();
-  EXPECT_EQ(cache->sizes().protected_tokens, 0u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 0u);
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(PrefixCachePartialLock, SurvivesASplitOfThePartialEdge) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(12));
   Lease lease = cache.hold(tokens(6));  // holds [4, 12) for its first page
   EXPECT_EQ(cache.match(tokens(8)).length, 8u);
@@ -196,7 +198,7 @@ TEST(PrefixCacheHandle, IsStaleOnceItsNodeWasEvicted) {
   const Match match = cache.match(tokens(4));
   cache->evict(4);
   const Snapshot before(cache);
-  EXPECT_TRUE(fails(cache->lock(match), ErrorCode::stale_handle, "match again"));
+  EXPECT_TRUE(fails(cache->paths().lock(match), ErrorCode::stale_handle, "match again"));
   EXPECT_EQ(Snapshot(cache), before);
 }
 
@@ -206,8 +208,8 @@ TEST(PrefixCacheHandle, IsStaleWhenAnotherNodeTookThePlace) {
   const Match match = cache.match(tokens(4));
   cache->evict(4);
   cache.put(tokens(4));
-  EXPECT_TRUE(fails(cache->lock(match), ErrorCode::stale_handle, "evicted"));
-  EXPECT_EQ(cache->sizes().protected_tokens, 0u);
+  EXPECT_TRUE(fails(cache->paths().lock(match), ErrorCode::stale_handle, "evicted"));
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 0u);
 }
 
 TEST(PrefixCacheHandle, IsStaleOnceItsEndWasTrimmed) {
@@ -215,16 +217,16 @@ TEST(PrefixCacheHandle, IsStaleOnceItsEndWasTrimmed) {
   cache.put(tokens(4));
   const Match match = cache.match(tokens(4));
   cache->evict(1);
-  EXPECT_TRUE(fails(cache->lock(match), ErrorCode::stale_handle, "evicted"));
+  EXPECT_TRUE(fails(cache->paths().lock(match), ErrorCode::stale_handle, "evicted"));
 }
 
 TEST(PrefixCacheHandle, AStalePartialPageLocksNothing) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(8));
   const Match match = cache.match(tokens(6));
   cache->evict(4);
-  EXPECT_TRUE(fails(cache->lock(match), ErrorCode::stale_handle, "evicted"));
-  EXPECT_EQ(cache->sizes().protected_tokens, 0u);
+  EXPECT_TRUE(fails(cache->paths().lock(match), ErrorCode::stale_handle, "evicted"));
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 0u);
 }
 
 TEST(PrefixCacheHandle, OfAnotherCacheIsForeign) {
@@ -233,13 +235,13 @@ TEST(PrefixCacheHandle, OfAnotherCacheIsForeign) {
   cache.put(tokens(4));
   other.put(tokens(4));
   const Match match = other.match(tokens(4));
-  EXPECT_TRUE(fails(cache->lock(match), ErrorCode::stale_handle, "another cache"));
-  EXPECT_EQ(cache->sizes().protected_tokens, 0u);
+  EXPECT_TRUE(fails(cache->paths().lock(match), ErrorCode::stale_handle, "another cache"));
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 0u);
 }
 
 TEST(PrefixCacheHandle, ADefaultMatchIsForeign) {
   TestCache cache;
-  EXPECT_TRUE(fails(cache->lock(Match{}), ErrorCode::stale_handle, "another cache"));
+  EXPECT_TRUE(fails(cache->paths().lock(Match{}), ErrorCode::stale_handle, "another cache"));
 }
 
 TEST(PrefixCacheHandle, MadeUpNodesAreStale) {
@@ -247,7 +249,7 @@ TEST(PrefixCacheHandle, MadeUpNodesAreStale) {
   cache.put(tokens(4));
   Match match = cache.match(tokens(4));
   match.node.index = 1'000'000;
-  EXPECT_TRUE(fails(cache->lock(match), ErrorCode::stale_handle, "node 1000000"));
+  EXPECT_TRUE(fails(cache->paths().lock(match), ErrorCode::stale_handle, "node 1000000"));
 }
 
 }  // namespace

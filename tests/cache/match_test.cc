@@ -3,6 +3,8 @@
 // changes; partly matching pages; namespaces.
 #include <gtest/gtest.h>
 
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "support/cache_fixture.h"
 
 namespace pando::testing {
@@ -12,10 +14,10 @@ class MatchPages : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(MatchPages, FindsWholePagesAndTheirSlots) {
   const std::size_t page = GetParam();
-  TestCache cache({.page_size = page}, 8 * page);
+  TestCache cache(page, {}, 8 * page);
   const Tokens key = tokens(3 * page);
   const Slots slots = cache.take(key.size());
-  (void)cache->insert({key}, slots).value();
+  (void)cache->paths().insert({key}, slots).value();
 
   EXPECT_EQ(cache.slots_of(key), slots);
   EXPECT_EQ(cache.match(key).length, 3 * page);
@@ -26,7 +28,7 @@ TEST_P(MatchPages, FindsWholePagesAndTheirSlots) {
 
 TEST_P(MatchPages, RoundsAKeyDownToAPage) {
   const std::size_t page = GetParam();
-  TestCache cache({.page_size = page}, 8 * page);
+  TestCache cache(page, {}, 8 * page);
   cache.put(tokens(3 * page));
   EXPECT_EQ(cache.match(tokens(3 * page - 1)).length, (3 * page - 1) / page * page);
 }
@@ -34,12 +36,12 @@ TEST_P(MatchPages, RoundsAKeyDownToAPage) {
 INSTANTIATE_TEST_SUITE_P(Sizes, MatchPages, ::testing::Values(1, 2, 16, 64, 128, 4096));
 
 TEST(PrefixCacheMatch, WritesSlotsAcrossNodes) {
-  TestCache cache({.page_size = 2});
+  TestCache cache(2);
   const Slots first = cache.take(4);
-  (void)cache->insert({tokens(4)}, first).value();
+  (void)cache->paths().insert({tokens(4)}, first).value();
   Slots second = first;
   for (const SlotId slot : cache.take(4)) second.push_back(slot);
-  (void)cache->insert({tokens(8)}, second, {.owned_by_tree = 4}).value();
+  (void)cache->paths().insert({tokens(8)}, second, {.owned_by_tree = 4}).value();
 
   EXPECT_EQ(cache.slots_of(tokens(8)), second);
   EXPECT_EQ(cache.slots_of(tokens(6)), Slots(second.begin(), second.begin() + 6));
@@ -49,7 +51,7 @@ TEST(PrefixCacheMatch, LeavesTheRestOfTheBufferAlone) {
   TestCache cache;
   cache.put(tokens(2));
   Slots out(4, SlotId{-7});
-  ASSERT_EQ(cache->match({tokens(4)}, out)->length, 2u);
+  ASSERT_EQ(cache->paths().match({tokens(4)}, out)->length, 2u);
   EXPECT_EQ(out[2], SlotId{-7});
   EXPECT_EQ(out[3], SlotId{-7});
 }
@@ -63,10 +65,10 @@ TEST(PrefixCacheMatch, NodeNamesTheEndOfTheMatch) {
 }
 
 TEST(PrefixCacheMatch, DifferentTokensWithOneFirstPageShareIt) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(4) + tokens(4, 100));
   cache.put(tokens(4) + tokens(4, 200));
-  EXPECT_EQ(cache->sizes().total, 12u);
+  EXPECT_EQ(cache->inspect().sizes().total, 12u);
   EXPECT_EQ(cache.match(tokens(4) + tokens(4, 200)).length, 8u);
   EXPECT_EQ(cache.match(tokens(4) + tokens(4, 300)).length, 4u);
 }
@@ -74,14 +76,14 @@ TEST(PrefixCacheMatch, DifferentTokensWithOneFirstPageShareIt) {
 // ---- Why a match ends.
 
 TEST(PrefixCacheMatchEnd, WholeKey) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(8));
   EXPECT_EQ(cache.match(tokens(8)).end, MatchEnd::whole_key);
   EXPECT_EQ(cache.match(tokens(4)).end, MatchEnd::whole_key);
 }
 
 TEST(PrefixCacheMatchEnd, NoSuchChild) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(8));
   EXPECT_EQ(cache.match(tokens(4) + tokens(4, 50)).end, MatchEnd::no_such_child);
   EXPECT_EQ(cache.match(tokens(12)).end, MatchEnd::no_such_child);
@@ -89,7 +91,7 @@ TEST(PrefixCacheMatchEnd, NoSuchChild) {
 }
 
 TEST(PrefixCacheMatchEnd, PageBoundary) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(8));
   EXPECT_EQ(cache.match(tokens(7)).end, MatchEnd::page_boundary);
   EXPECT_EQ(cache.match(tokens(3)).end, MatchEnd::page_boundary);
@@ -108,11 +110,11 @@ TEST(PrefixCacheMatchEnd, NamespaceUnknownAgainOnceItsLastPageIsEvicted) {
   cache.put(tokens(3), "a");
   EXPECT_EQ(cache->evict(3).tokens, 3u);
   EXPECT_EQ(cache.match(tokens(3), "a").end, MatchEnd::namespace_unknown);
-  EXPECT_EQ(cache->num_nodes(), 0u);
+  EXPECT_EQ(cache->inspect().num_nodes(), 0u);
 }
 
 TEST(PrefixCacheMatchEnd, Disabled) {
-  TestCache cache({.disabled = true});
+  TestCache cache(1, {.disabled = true});
   EXPECT_EQ(cache.match(tokens(3)).end, MatchEnd::disabled);
 }
 
@@ -127,7 +129,7 @@ TEST(PrefixCacheMatchEnd, HasReadableNames) {
 // ---- Bigram keys: n tokens are n - 1 units.
 
 TEST(PrefixCacheBigram, LengthIsOneLessThanTheTokens) {
-  TestCache cache({.bigram = true});
+  TestCache cache(1, {.bigram = true});
   EXPECT_EQ(cache.put(tokens(5)).length, 4u);
   const Match match = cache.match(tokens(5));
   EXPECT_EQ(match.length, 4u);
@@ -136,14 +138,14 @@ TEST(PrefixCacheBigram, LengthIsOneLessThanTheTokens) {
 }
 
 TEST(PrefixCacheBigram, AUnitAgreesOnlyWithBothItsTokens) {
-  TestCache cache({.bigram = true});
+  TestCache cache(1, {.bigram = true});
   cache.put({1, 2, 3, 4, 5});
   EXPECT_EQ(cache.match({1, 2, 3, 9, 5}).length, 2u);
   EXPECT_EQ(cache.match({1, 9}).length, 0u);
 }
 
 TEST(PrefixCacheBigram, APageReadsOneTokenMore) {
-  TestCache cache({.page_size = 4, .bigram = true});
+  TestCache cache(4, {.bigram = true});
   EXPECT_EQ(cache.put(tokens(9)).length, 8u);
   EXPECT_EQ(cache.match(tokens(8)).length, 4u);
   EXPECT_EQ(cache.match(tokens(9)).length, 8u);
@@ -151,7 +153,7 @@ TEST(PrefixCacheBigram, APageReadsOneTokenMore) {
 }
 
 TEST(PrefixCacheBigram, ASingleTokenIsNoUnit) {
-  TestCache cache({.bigram = true});
+  TestCache cache(1, {.bigram = true});
   cache.put(tokens(3));
   EXPECT_EQ(cache.match(tokens(1)).length, 0u);
 }
@@ -159,7 +161,7 @@ TEST(PrefixCacheBigram, ASingleTokenIsNoUnit) {
 // ---- Namespaces.
 
 TEST(PrefixCacheNamespace, EqualTokensNeverShare) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   const std::string adapter_1 = make_namespace({.lora = "1"});
   const std::string adapter_2 = make_namespace({.lora = "2"});
   cache.put(tokens(8), adapter_1);
@@ -168,12 +170,12 @@ TEST(PrefixCacheNamespace, EqualTokensNeverShare) {
 
   EXPECT_EQ(cache.put(tokens(8), adapter_2).existing, 0u);
   EXPECT_EQ(cache.put(tokens(8)).existing, 0u);
-  EXPECT_EQ(cache->sizes().total, 24u);
+  EXPECT_EQ(cache->inspect().sizes().total, 24u);
   EXPECT_NE(cache.slots_of(tokens(8), adapter_1), cache.slots_of(tokens(8), adapter_2));
 }
 
 TEST(PrefixCacheNamespace, PartialMatchesStayInside) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(8), "a");
   cache.put(tokens(4, 50), "b");
   const Match match = cache.match(tokens(3), "b");
@@ -192,9 +194,9 @@ TEST(PrefixCacheNamespace, NamesAreBytesNotText) {
 // ---- Partly matching pages.
 
 TEST(PrefixCachePartial, CountsFurtherTokensInsideTheNextPage) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   const Slots slots = cache.take(8);
-  (void)cache->insert({tokens(8)}, slots).value();
+  (void)cache->paths().insert({tokens(8)}, slots).value();
   const Match match = cache.match({1, 2, 3, 4, 5, 6, 99, 100});
   EXPECT_EQ(match.length, 4u);
   EXPECT_EQ(match.partial_length, 2u);
@@ -203,9 +205,9 @@ TEST(PrefixCachePartial, CountsFurtherTokensInsideTheNextPage) {
 }
 
 TEST(PrefixCachePartial, CountsTheUnalignedEndOfAKey) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   const Slots slots = cache.take(8);
-  (void)cache->insert({tokens(8)}, slots).value();
+  (void)cache->paths().insert({tokens(8)}, slots).value();
   const Match match = cache.match(tokens(7));
   EXPECT_EQ(match.length, 4u);
   EXPECT_EQ(match.partial_length, 3u);
@@ -213,7 +215,7 @@ TEST(PrefixCachePartial, CountsTheUnalignedEndOfAKey) {
 }
 
 TEST(PrefixCachePartial, PicksTheChildThatAgreesLongest) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put({1, 9, 9, 9});
   cache.put({1, 2, 3, 9});
   cache.put({1, 2, 9, 9});
@@ -223,14 +225,14 @@ TEST(PrefixCachePartial, PicksTheChildThatAgreesLongest) {
 }
 
 TEST(PrefixCachePartial, BigramNeedsBothTokensOfAUnit) {
-  TestCache cache({.page_size = 4, .bigram = true});
+  TestCache cache(4, {.bigram = true});
   cache.put(tokens(5));
   EXPECT_EQ(cache.match({1, 2, 3, 99, 99}).partial_length, 2u);
   EXPECT_EQ(cache.match({1, 99, 99, 99, 99}).partial_length, 0u);
 }
 
 TEST(PrefixCachePartial, NothingAfterTheWholeKey) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(8));
   const Match match = cache.match(tokens(4));
   EXPECT_EQ(match.partial_length, 0u);
@@ -238,7 +240,7 @@ TEST(PrefixCachePartial, NothingAfterTheWholeKey) {
 }
 
 TEST(PrefixCachePartial, CanBeSwitchedOff) {
-  TestCache cache({.page_size = 4, .partial_pages = false});
+  TestCache cache(4, {.partial_pages = false});
   cache.put(tokens(8));
   const Match match = cache.match(tokens(7));
   EXPECT_EQ(match.length, 4u);
@@ -249,7 +251,7 @@ TEST(PrefixCachePartial, CanBeSwitchedOff) {
 // ---- Probe.
 
 TEST(PrefixCacheProbe, GivesTheLengthOfAMatch) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(8));
   cache.put(tokens(4) + tokens(4, 50));
   for (const Tokens& key : {tokens(8), tokens(7), tokens(3), tokens(12), tokens(4, 50), Tokens{}})
@@ -257,14 +259,14 @@ TEST(PrefixCacheProbe, GivesTheLengthOfAMatch) {
 }
 
 TEST(PrefixCacheProbe, ChangesNothing) {
-  TestCache cache({.page_size = 2});
+  TestCache cache(2);
   cache.put(tokens(8));
   cache.put(tokens(4, 50));
-  const std::string before = cache->dump();
+  const std::string before = cache->inspect().dump();
   EXPECT_EQ(cache.probe(tokens(4)), 4u);
   EXPECT_EQ(cache.probe(tokens(5)), 4u);
   EXPECT_EQ(cache.probe(tokens(4), "unknown"), 0u);
-  EXPECT_EQ(cache->dump(), before);
+  EXPECT_EQ(cache->inspect().dump(), before);
 }
 
 TEST(PrefixCacheProbe, DoesNotKeepAlive) {
@@ -284,12 +286,12 @@ TEST(PrefixCacheProbe, AnswersABatch) {
   const Tokens a = tokens(4), b = tokens(3), c = tokens(3, 70);
   const Key keys[] = {{a}, {b, "ns"}, {c}, {{}}};
   std::size_t lengths[4] = {9, 9, 9, 9};
-  cache->probe(keys, lengths);
+  cache->paths().probe(keys, lengths);
   EXPECT_EQ(std::vector<std::size_t>(lengths, lengths + 4), (std::vector<std::size_t>{4, 2, 0, 0}));
 }
 
 TEST(PrefixCacheProbe, FindsNothingInADisabledCache) {
-  TestCache cache({.disabled = true});
+  TestCache cache(1, {.disabled = true});
   cache.put(tokens(4));
   EXPECT_EQ(cache.probe(tokens(4)), 0u);
 }

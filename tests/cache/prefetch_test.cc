@@ -17,7 +17,7 @@ TEST_F(PrefetchTest, AnotherCacheFindsItThere) {
   EXPECT_EQ(fetch(cache, tokens(18)), 16u);
   EXPECT_EQ(cache.match(tokens(18)).host_length, 16u);
   EXPECT_EQ(cache.load(tokens(18)).size(), 16u);
-  EXPECT_EQ(cache->tier_stats().prefetched_tokens, 16u);
+  EXPECT_EQ(cache->tiers().stats().prefetched_tokens, 16u);
 }
 
 TEST_F(PrefetchTest, OnlyWhatTheTreeLacksIsFetched) {
@@ -26,7 +26,7 @@ TEST_F(PrefetchTest, OnlyWhatTheTreeLacksIsFetched) {
   attach(cache);
   cache.put(tokens(8));
   EXPECT_EQ(fetch(cache, tokens(16)), 8u);
-  EXPECT_EQ(cache->storage_stats().read_pages, 2u);
+  EXPECT_EQ(cache->tiers().storage_stats().read_pages, 2u);
   EXPECT_EQ(cache.match(tokens(16)).length, 8u);
   EXPECT_EQ(cache.load(tokens(16)).size(), 16u);
 }
@@ -36,7 +36,7 @@ TEST_F(PrefetchTest, NamespacesModelsAndRanksDoNotMeet) {
   const auto found = [&](StorageOptions o, std::string_view ns) {
     TieredCache cache(kPages);
     o.prefetch_policy = "wait_complete";
-    cache->attach_storage(o).value();
+    cache->tiers().attach_storage(o).value();
     return fetch(cache, tokens(8), ns);
   };
   EXPECT_EQ(found(storage(), "tenant"), 8u);
@@ -52,7 +52,7 @@ TEST_F(PrefetchTest, NamespacesModelsAndRanksDoNotMeet) {
 
 TEST_F(PrefetchTest, AnotherGeometryFindsNothing) {
   store(tokens(8));
-  TieredCache cache({.cache = {.page_size = 4}, .layout = HostLayout::layer_first});
+  TieredCache cache({.page_size = 4, .layout = HostLayout::layer_first});
   attach(cache);
   EXPECT_EQ(fetch(cache, tokens(8)), 0u);
 }
@@ -79,14 +79,14 @@ TEST_F(PrefetchTest, ADamagedPageEndsWhatIsKept) {
   TieredCache cache(kPages);
   attach(cache);
   EXPECT_EQ(fetch(cache, tokens(16)), 8u) << "up to the damaged page";
-  EXPECT_EQ(cache->storage_stats().damaged_pages, 1u);
+  EXPECT_EQ(cache->tiers().storage_stats().damaged_pages, 1u);
   EXPECT_EQ(cache.load(tokens(16)).size(), 8u);
 }
 
 TEST_F(PrefetchTest, ThresholdAndLimitOfOccupiedTokens) {
   TieredCache cache(kPages);
   StorageOptions o = storage(R"({"prefetch_threshold": 8, "prefetch_max_tokens": 16})");
-  cache->attach_storage(o).value();
+  cache->tiers().attach_storage(o).value();
   EXPECT_EQ(cache->prefetch({tokens(7)})->outcome, PrefetchOutcome::below_threshold);
   EXPECT_EQ(cache->prefetch({tokens(3)})->outcome, PrefetchOutcome::nothing_to_fetch);
   const Prefetch first = *cache->prefetch({tokens(12)});
@@ -115,20 +115,21 @@ TEST_F(PrefetchTest, PutsAndFetchesAreUnderWayUntilPollHasSeenThemEnd) {
     TieredCache cache(kPages);
     attach(cache);
     cache.put(tokens(16));
-    while (cache->under_way().backups > 0) (void)cache->poll();
-    EXPECT_EQ(cache->under_way().puts, 1u) << "it starts when the copy to the host has ended";
+    while (cache->tiers().under_way().backups > 0) (void)cache->poll();
+    EXPECT_EQ(cache->tiers().under_way().puts, 1u)
+        << "it starts when the copy to the host has ended";
     cache.settle();
-    EXPECT_TRUE(cache->under_way().idle());
+    EXPECT_TRUE(cache->tiers().under_way().idle());
   }
   TieredCache cache(kPages);
   attach(cache);
   const Prefetch prefetch = *cache->prefetch({tokens(16)});
-  EXPECT_EQ(cache->under_way().fetches, 1u);
+  EXPECT_EQ(cache->tiers().under_way().fetches, 1u);
   while (!cache->prefetch_ready(prefetch.id)) (void)cache->poll();
-  EXPECT_EQ(cache->under_way().fetches, 1u) << "until the request ends it";
+  EXPECT_EQ(cache->tiers().under_way().fetches, 1u) << "until the request ends it";
   EXPECT_EQ(cache->end_prefetch(prefetch.id), 16u);
   cache.settle();
-  EXPECT_TRUE(cache->under_way().idle());
+  EXPECT_TRUE(cache->tiers().under_way().idle());
 }
 
 TEST_F(PrefetchTest, WhatTheTreeGotMeanwhileIsNotDoubled) {
@@ -145,7 +146,7 @@ TEST_F(PrefetchTest, WhatTheTreeGotMeanwhileIsNotDoubled) {
 }
 
 TEST_F(PrefetchTest, WindowsAndSnapshotsAreStoredAndFetched) {
-  const TierSetup setup{.cache = {.page_size = 2, .window = 4, .state = StateOptions{}}};
+  const TierSetup setup{.page_size = 2, .cache = {.window = 4, .state = StateOptions{}}};
   const Tokens key = tokens(12);
   store(key, setup);
   EXPECT_EQ(num_stored(), 6u + 6u + 1u);
@@ -153,20 +154,21 @@ TEST_F(PrefetchTest, WindowsAndSnapshotsAreStoredAndFetched) {
   attach(cache);
   EXPECT_EQ(fetch(cache, tokens(16)), 12u) << "there is no snapshot further on";
   EXPECT_EQ(cache.match(tokens(16)).host_length, 12u);
-  EXPECT_EQ(cache->storage_stats().read_pages, 6u + 2u + 1u) << "of the window, what is needed";
+  EXPECT_EQ(cache->tiers().storage_stats().read_pages, 6u + 2u + 1u)
+      << "of the window, what is needed";
   EXPECT_EQ(cache.load(key).size(), 12u);
   cache.settle();
   EXPECT_TRUE(cache.holds_state(key, cache.match(key)));
 }
 
 TEST_F(PrefetchTest, OfAWindowSmallerThanAPageOnePageIsFetched) {
-  const TierSetup setup{.cache = {.page_size = 4, .window = 1}};
+  const TierSetup setup{.page_size = 4, .cache = {.window = 1}};
   const Tokens key = tokens(24);
   store(key, setup);
   TieredCache cache(setup);
   attach(cache);
   EXPECT_EQ(fetch(cache, key), 24u);
-  EXPECT_EQ(cache->storage_stats().read_pages, 6u + 1u);
+  EXPECT_EQ(cache->tiers().storage_stats().read_pages, 6u + 1u);
   EXPECT_EQ(cache.match(key).host_length, 24u);
   EXPECT_EQ(cache.load(key).size(), 24u);
   cache.settle();
@@ -174,7 +176,7 @@ TEST_F(PrefetchTest, OfAWindowSmallerThanAPageOnePageIsFetched) {
 }
 
 TEST_F(PrefetchTest, BigramKeysAreStoredAndFetched) {
-  const TierSetup setup{.cache = {.page_size = 4, .bigram = true}};
+  const TierSetup setup{.page_size = 4, .cache = {.bigram = true}};
   store(tokens(13), setup);
   TieredCache cache(setup);
   attach(cache);
@@ -229,7 +231,7 @@ TEST_F(PrefetchTest, AStoreThatDoesNotAnswerInTimeHasNothing) {
   (void)cache->poll();
   EXPECT_TRUE(cache->prefetch_ready(id));
   EXPECT_EQ(cache->end_prefetch(id), 0u);
-  EXPECT_EQ(cache->tier_stats().revoked_prefetches, 1u);
+  EXPECT_EQ(cache->tiers().stats().revoked_prefetches, 1u);
   questions.open();
   cache.settle();
   EXPECT_TRUE(cache.closes());
@@ -256,12 +258,12 @@ TEST_F(PrefetchTest, TheCostGateTurnsDownWhatIsFasterToCompute) {
   EXPECT_EQ(fetch_slowly(0), 16u) << "nothing is known yet";
   EXPECT_EQ(cache.load(tokens(16, 0)).size(), 16u);
   cache.settle();
-  cache->report_prefill(16, 0.9).value();
+  cache->tiers().report_prefill(16, 0.9).value();
   EXPECT_EQ(fetch_slowly(100), 0u);
-  EXPECT_EQ(cache->tier_stats().gated_prefetches, 1u);
-  EXPECT_NEAR(cache->tier_stats().fetch_bytes_per_second,
+  EXPECT_EQ(cache->tiers().stats().gated_prefetches, 1u);
+  EXPECT_NEAR(cache->tiers().stats().fetch_bytes_per_second,
               16.0 / 40 * static_cast<double>(cache.full.device->geometry().token_bytes()), 1e-9);
-  for (int i = 0; i < 100; ++i) cache->report_prefill(16, 400).value();
+  for (int i = 0; i < 100; ++i) cache->tiers().report_prefill(16, 400).value();
   EXPECT_EQ(fetch_slowly(200), 16u) << "an engine that has become slow";
   EXPECT_TRUE(cache.closes());
 }
@@ -294,7 +296,7 @@ TEST_F(HangingReads, TheAnchorStaysWhileAFetchIsUnderWay) {
   const PrefetchId id = cache->prefetch({tokens(16)})->id;
   while (reads.num_arrived() == 0) (void)cache->poll();
   cache->evict(8);
-  cache->evict_host(64);
+  cache->tiers().evict_host(64);
   EXPECT_EQ(cache.match(tokens(8)).host_length, 8u);
   reads.open();
   while (!cache->prefetch_ready(id)) (void)cache->poll();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of a request: start, checkpoint, finish; with bigram keys, chunked prefill, tiny pools,
-// and without reuse (ChunkCache). Room for its tokens is in allocate_test.cc.
+// and without reuse (disabled). Room for its tokens is in allocate_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "pando/chunk_cache.h"
+#include "pando/inspect.h"
 #include "support/cache_fixture.h"
 
 namespace pando::testing {
@@ -24,7 +24,7 @@ TEST(PrefixCacheStart, LeavesOneTokenToCompute) {
 }
 
 TEST(PrefixCacheStart, LeavesAWholePageWhenTheLastTokenEndsIt) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(8));
   Running running(tokens(8));
   EXPECT_EQ(running.start(cache)->length, 4u);
@@ -32,7 +32,7 @@ TEST(PrefixCacheStart, LeavesAWholePageWhenTheLastTokenEndsIt) {
 }
 
 TEST(PrefixCacheStart, ABigramKeyLeavesItsLastTokenAnyway) {
-  TestCache cache({.page_size = 4, .bigram = true});
+  TestCache cache(4, {.bigram = true});
   cache.put(tokens(9));
   Running running(tokens(9));
   EXPECT_EQ(running.start(cache)->length, 8u);
@@ -40,7 +40,7 @@ TEST(PrefixCacheStart, ABigramKeyLeavesItsLastTokenAnyway) {
 }
 
 TEST(PrefixCacheStart, WritesTheSlotsAndHoldsThem) {
-  TestCache cache({.page_size = 2});
+  TestCache cache(2);
   cache.put(tokens(4));
   const Slots expected = cache.slots_of(tokens(4));
   Running running(tokens(6));
@@ -56,7 +56,7 @@ TEST(PrefixCacheStart, OfASingleTokenMatchesNothing) {
   cache.put(tokens(1));
   Running running(tokens(1));
   EXPECT_EQ(running.start(cache)->length, 0u);
-  EXPECT_EQ(cache->sizes().protected_tokens, 0u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 0u);
 }
 
 TEST(PrefixCacheStart, CanLookNothingUpOrLeaveNothing) {
@@ -69,24 +69,24 @@ TEST(PrefixCacheStart, CanLookNothingUpOrLeaveNothing) {
 }
 
 TEST(Request, GivesEverythingBackWhenItGoes) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(8));
   {
     Request request = *cache->start(tokens(20));
     cache->allocate(request).value();
-    EXPECT_EQ(cache->sizes().protected_tokens, 8u);
+    EXPECT_EQ(cache->inspect().sizes().protected_tokens, 8u);
     EXPECT_TRUE(cache.closes(12));
     Request moved = std::move(request);
     EXPECT_TRUE(cache.closes(12));
     moved = *cache->start(tokens(4, 90));  // the one before goes
-    EXPECT_EQ(cache->sizes().protected_tokens, 0u);
+    EXPECT_EQ(cache->inspect().sizes().protected_tokens, 0u);
   }
   EXPECT_TRUE(cache.closes());
 }
 
 // What the tree has is never allocated again, whatever a caller says; and nothing leaks.
 TEST(Request, AllocatesBehindWhatItHasAndNowhereElse) {
-  TestCache cache({.page_size = 4}, 64);
+  TestCache cache(4, {}, 64);
   cache.put(tokens(8));
   Request request = *cache->start(tokens(20));
   ASSERT_EQ(request.cached_length(), 8u);
@@ -102,7 +102,7 @@ TEST(Request, AllocatesBehindWhatItHasAndNowhereElse) {
 }
 
 TEST(Request, GrowsTokenByToken) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   Request request = *cache->start(tokens(3));
   cache->allocate(request).value();
   for (Token token = 4; token <= 9; ++token) {
@@ -117,7 +117,7 @@ TEST(Request, GrowsTokenByToken) {
 }
 
 TEST(Request, CheckSeesWhatRequestsOwn) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   Request request = *cache->start(tokens(8));
   cache->allocate(request).value();
   EXPECT_TRUE(cache->check().ok());
@@ -133,19 +133,19 @@ TEST(Request, CheckSeesWhatRequestsOwn) {
 // ---- checkpoint
 
 TEST(PrefixCacheCheckpoint, GivesThePagesToTheTreeAndHoldsThem) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   Running running(tokens(10));
   ASSERT_TRUE(running.allocate(cache).ok());
   ASSERT_TRUE(running.checkpoint(cache).ok());
   EXPECT_EQ(running.request.cached_length(), 8u);
-  EXPECT_EQ(cache->sizes(), (Sizes{.evictable = 0, .protected_tokens = 8, .total = 8}));
+  EXPECT_EQ(cache->inspect().sizes(), (Sizes{.evictable = 0, .protected_tokens = 8, .total = 8}));
   EXPECT_TRUE(cache.closes(4));
   ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(PrefixCacheCheckpoint, SwapsDuplicatesForTheTreesSlots) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   Running first(tokens(10));
   Running second(tokens(10));
   ASSERT_TRUE(first.allocate(cache).ok());
@@ -155,7 +155,7 @@ TEST(PrefixCacheCheckpoint, SwapsDuplicatesForTheTreesSlots) {
   ASSERT_TRUE(second.checkpoint(cache).ok());
   EXPECT_EQ(second.slots(),
             Slots(first.request.slots().begin(), first.request.slots().begin() + 8) + own_tail);
-  EXPECT_EQ(cache->stats().duplicate_tokens, 8u);
+  EXPECT_EQ(cache->inspect().stats().duplicate_tokens, 8u);
   EXPECT_TRUE(cache.closes(8));
   ASSERT_TRUE(first.finish(cache).ok());
   ASSERT_TRUE(second.finish(cache).ok());
@@ -163,58 +163,60 @@ TEST(PrefixCacheCheckpoint, SwapsDuplicatesForTheTreesSlots) {
 }
 
 TEST(PrefixCacheCheckpoint, MovesTheLeaseToTheNewEnd) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(4));
   Running running(tokens(12));
   ASSERT_EQ(running.start(cache)->length, 4u);
   running.computed(8);
   ASSERT_TRUE(running.allocate(cache).ok());
   ASSERT_TRUE(running.checkpoint(cache, true).ok());
-  EXPECT_EQ(cache->sizes().protected_tokens, 8u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 8u);
   running.abandon(cache).value();
-  EXPECT_EQ(cache->sizes().protected_tokens, 0u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 0u);
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(PrefixCacheCheckpoint, LetsGoOfThePartlyMatchedPage) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(8));
   Running running({1, 2, 3, 4, 5, 6, 70, 80, 90});
   ASSERT_EQ(running.start(cache)->partial_length, 2u);
-  ASSERT_EQ(cache->sizes().protected_tokens, 8u);
+  ASSERT_EQ(cache->inspect().sizes().protected_tokens, 8u);
   ASSERT_TRUE(running.allocate(cache).ok());
   ASSERT_TRUE(running.checkpoint(cache).ok());
-  EXPECT_EQ(cache->sizes(), (Sizes{.evictable = 4, .protected_tokens = 8, .total = 12}));
+  EXPECT_EQ(cache->inspect().sizes(), (Sizes{.evictable = 4, .protected_tokens = 8, .total = 12}));
   ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(PrefixCacheCheckpoint, OfLessThanAPageDoesNothing) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   Running running(tokens(3));
   ASSERT_TRUE(running.allocate(cache).ok());
   ASSERT_TRUE(running.checkpoint(cache).ok());
   EXPECT_EQ(running.request.cached_length(), 0u);
-  EXPECT_EQ(cache->sizes().total, 0u);
+  EXPECT_EQ(cache->inspect().sizes().total, 0u);
   ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(PrefixCacheCheckpoint, ChunkedDoesNotCountAsAHit) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   Running running(tokens(8));
   for (const std::size_t n : {4u, 8u}) {
     running.computed(n);
     ASSERT_TRUE(running.allocate(cache).ok());
     ASSERT_TRUE(running.checkpoint(cache, true).ok());
   }
-  EXPECT_NE(cache->dump().find("[0, 4) tokens 1 2 3 4 pages 1 locks 1 hits 0"), std::string::npos);
+  EXPECT_NE(cache->inspect().dump().find("[0, 4) tokens 1 2 3 4 pages 1 locks 1 hits 0"),
+            std::string::npos);
   ASSERT_TRUE(running.finish(cache).ok());
-  EXPECT_NE(cache->dump().find("[0, 4) tokens 1 2 3 4 pages 1 locks 0 hits 1"), std::string::npos);
+  EXPECT_NE(cache->inspect().dump().find("[0, 4) tokens 1 2 3 4 pages 1 locks 0 hits 1"),
+            std::string::npos);
 }
 
 TEST(PrefixCacheCheckpoint, WorksThroughAPoolTheRequestFills) {
-  TestCache cache({.page_size = 4}, 16);
+  TestCache cache(4, {}, 16);
   cache.put(tokens(8, 500));
   Running running(tokens(16));
   for (std::size_t n = 4; n <= 16; n += 4) {
@@ -223,7 +225,7 @@ TEST(PrefixCacheCheckpoint, WorksThroughAPoolTheRequestFills) {
     ASSERT_TRUE(running.checkpoint(cache, true).ok());
     EXPECT_TRUE(cache.closes());
   }
-  EXPECT_EQ(cache->sizes().protected_tokens, 16u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 16u);
   ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_EQ(cache.probe(tokens(16)), 16u);
 }
@@ -234,40 +236,40 @@ TEST(PrefixCacheCheckpoint, RaisesThePriorityAsked) {
   running.options.priority = 9;
   ASSERT_TRUE(running.allocate(cache).ok());
   ASSERT_TRUE(running.checkpoint(cache).ok());
-  EXPECT_NE(cache->dump().find("priority 9"), std::string::npos);
+  EXPECT_NE(cache->inspect().dump().find("priority 9"), std::string::npos);
   ASSERT_TRUE(running.finish(cache).ok());
 }
 
 // ---- finish
 
 TEST(PrefixCacheFinish, InsertsAndLetsGo) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   Running running(tokens(10));
   ASSERT_TRUE(running.start(cache).ok());
   ASSERT_TRUE(running.allocate(cache).ok());
   ASSERT_TRUE(running.finish(cache).ok());
   EXPECT_EQ(cache.probe(tokens(10)), 8u);
-  EXPECT_EQ(cache->sizes().protected_tokens, 0u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 0u);
   EXPECT_TRUE(running.request.slots().empty());
   EXPECT_FALSE(running.request.is_running());
-  EXPECT_EQ(cache->sizes().protected_tokens, 0u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 0u);
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(PrefixCacheFinish, WithoutInsertGivesBackWhatIsTheRequests) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   cache.put(tokens(4));
   Running running(tokens(10));
   ASSERT_EQ(running.start(cache)->length, 4u);
   ASSERT_TRUE(running.allocate(cache).ok());
   ASSERT_TRUE(running.abandon(cache).ok());
   EXPECT_EQ(cache.probe(tokens(10)), 4u);
-  EXPECT_EQ(cache->sizes(), (Sizes{.evictable = 4, .protected_tokens = 0, .total = 4}));
+  EXPECT_EQ(cache->inspect().sizes(), (Sizes{.evictable = 4, .protected_tokens = 0, .total = 4}));
   EXPECT_TRUE(cache.closes());
 }
 
 TEST(PrefixCacheFinish, WithoutInsertKeepsWhatWasCheckpointed) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   Running running(tokens(10));
   ASSERT_TRUE(running.allocate(cache).ok());
   ASSERT_TRUE(running.checkpoint(cache).ok());
@@ -277,12 +279,12 @@ TEST(PrefixCacheFinish, WithoutInsertKeepsWhatWasCheckpointed) {
 }
 
 TEST(PrefixCacheFinish, FreesSlotsBeyondTheComputedTokens) {
-  TestCache cache({.page_size = 4});
+  TestCache cache(4);
   Running running(tokens(12));
   ASSERT_TRUE(running.allocate(cache).ok());
   running.computed(5);
   ASSERT_TRUE(running.finish(cache).ok());
-  EXPECT_EQ(cache->sizes().total, 4u);
+  EXPECT_EQ(cache->inspect().sizes().total, 4u);
   EXPECT_TRUE(cache.closes());
 }
 
@@ -293,14 +295,14 @@ TEST(PrefixCacheFinish, OfARequestThatComputedNothingJustLetsGo) {
   ASSERT_EQ(running.start(cache)->length, 4u);
   running.computed(4);
   ASSERT_TRUE(running.abandon(cache).ok());
-  EXPECT_EQ(cache->sizes().evictable, 4u);
+  EXPECT_EQ(cache->inspect().sizes().evictable, 4u);
   EXPECT_TRUE(cache.closes());
 }
 
 // ---- Bigram keys: k pages of slots come with k * page_size + 1 tokens.
 
 TEST(PrefixCacheBigramRequest, KeepsTheLastSlotUntilTheEnd) {
-  TestCache cache({.bigram = true});
+  TestCache cache(1, {.bigram = true});
   Running running(tokens(5));
   ASSERT_TRUE(running.allocate(cache).ok());
   ASSERT_TRUE(running.checkpoint(cache).ok());
@@ -313,7 +315,7 @@ TEST(PrefixCacheBigramRequest, KeepsTheLastSlotUntilTheEnd) {
 TEST(PrefixCacheBigramRequest, ChunkedPrefillLosesNoSlot) {
   for (const std::size_t page : {1u, 4u}) {
     for (const std::size_t chunk : {1u, 3u, 4u, 5u, 8u}) {
-      TestCache cache({.page_size = page, .bigram = true}, 64);
+      TestCache cache(page, {.bigram = true}, 64);
       Running running(tokens(21));
       for (std::size_t from = 0; from < 21; from += chunk) {
         const std::size_t to = std::min<std::size_t>(21, from + chunk);
@@ -333,14 +335,14 @@ TEST(PrefixCacheBigramRequest, ChunkedPrefillLosesNoSlot) {
 
 // The match may reach one token further than the first chunk: its last unit looks one ahead.
 TEST(PrefixCacheBigramRequest, AMatchLongerThanTheFirstChunkIsKept) {
-  TestCache cache({.page_size = 4, .bigram = true}, 64);
+  TestCache cache(4, {.bigram = true}, 64);
   cache.put(tokens(9));
   Running running(tokens(9) + tokens(4, 50));
   ASSERT_EQ(running.start(cache)->length, 8u);
   running.computed(8);
   ASSERT_TRUE(running.checkpoint(cache, true).ok());
   EXPECT_EQ(running.request.cached_length(), 8u);
-  EXPECT_EQ(cache->sizes().protected_tokens, 8u);
+  EXPECT_EQ(cache->inspect().sizes().protected_tokens, 8u);
   running.computed(13);
   ASSERT_TRUE(running.allocate(cache).ok());
   ASSERT_TRUE(running.finish(cache).ok());
@@ -348,11 +350,11 @@ TEST(PrefixCacheBigramRequest, AMatchLongerThanTheFirstChunkIsKept) {
   EXPECT_TRUE(cache.closes());
 }
 
-// ---- ChunkCache: the same calls without reuse.
+// ---- Disabled: the same calls without reuse.
 
-TEST(ChunkCache, ReusesNothingAndLosesNothing) {
+TEST(DisabledCache, ReusesNothingAndLosesNothing) {
   const auto allocator = *PagedAllocator::create({.capacity_tokens = 64, .page_size = 4});
-  const auto cache = *ChunkCache::create(*allocator);
+  const auto cache = *PrefixCache::create({.disabled = true}, *allocator);
   for (int round = 0; round < 2; ++round) {
     Running running(tokens(10));
     const Match match = *running.start(cache);
@@ -368,13 +370,8 @@ TEST(ChunkCache, ReusesNothingAndLosesNothing) {
     ASSERT_TRUE(running.finish(cache).ok());
     EXPECT_EQ(allocator->available(), 64u);
   }
-  EXPECT_EQ(cache->sizes(), Sizes{});
+  EXPECT_EQ(cache->inspect().sizes(), Sizes{});
   EXPECT_TRUE(cache->check().ok());
-}
-
-TEST(ChunkCache, TakesThePageSizeOfItsAllocator) {
-  const auto allocator = *PagedAllocator::create({.capacity_tokens = 64, .page_size = 16});
-  EXPECT_EQ((*ChunkCache::create(*allocator))->options().page_size, 16u);
 }
 
 }  // namespace

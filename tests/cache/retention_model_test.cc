@@ -10,6 +10,8 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "support/cache_fixture.h"
 #include "support/random_ops.h"
 #include "support/retention_reference.h"
@@ -26,7 +28,7 @@ constexpr std::size_t kMostPinned = kCapacityPages / 2;
 
 class RetentionModel {
  public:
-  RetentionModel() : cache_(options(), kCapacityPages * kPage) {
+  RetentionModel() : cache_(kPage, options(), kCapacityPages * kPage) {
     namespaces_ = {"", make_namespace({.tenant = "a"}),
                    make_namespace({.lora = "x", .tenant = "a"}), make_namespace({.tenant = "b"})};
     reference_.now = clock_;
@@ -75,7 +77,6 @@ class RetentionModel {
  private:
   CacheOptions options() {
     CacheOptions o;
-    o.page_size = kPage;
     o.partial_pages = false;
     o.retention.max_pinned_share = 0.5;
     o.retention.session_priority = Reference::kSessionLevel;
@@ -123,7 +124,7 @@ class RetentionModel {
     const std::size_t n = reference_.found(ns, key);
     PinOptions options;
     if (ttl > 0) options.ttl = milliseconds(ttl);
-    const Result<Pinned> pinned = cache_->pin({key, ns}, options);
+    const Result<Pinned> pinned = cache_->retention().pin({key, ns}, options);
     if (n == 0) {
       RC_ASSERT(pinned.error().code == ErrorCode::invalid_argument);
       return;
@@ -145,7 +146,7 @@ class RetentionModel {
     if (pins_.empty()) return;
     const PinId id = pins_[which % pins_.size()];
     const bool known = reference_.pins.contains(id.value);
-    RC_ASSERT(cache_->unpin(id).ok() == known);
+    RC_ASSERT(cache_->retention().unpin(id).ok() == known);
     if (known) reference_.unpin(id.value);
     std::erase(pins_, id);
   }
@@ -158,13 +159,14 @@ class RetentionModel {
   void session(std::uint64_t which, std::uint64_t idle_after) {
     const SessionId id = pick(which);
     if (!id && sessions_.size() < 4) {
-      sessions_.push_back(*cache_->open_session({.idle_after = milliseconds(1 + idle_after)}));
+      sessions_.push_back(
+          *cache_->retention().open_session({.idle_after = milliseconds(1 + idle_after)}));
       reference_.sessions[sessions_.back().value].idle_after =
           1 + static_cast<std::int64_t>(idle_after);
       reference_.use_session(sessions_.back().value, {});
     } else if (id) {
-      cache_->close_session(id).value();
-      RC_ASSERT(!cache_->close_session(id).ok());
+      cache_->retention().close_session(id).value();
+      RC_ASSERT(!cache_->retention().close_session(id).ok());
       reference_.close_session(id.value);
       std::erase(sessions_, id);
     }
@@ -173,7 +175,7 @@ class RetentionModel {
   void touch(std::uint64_t which) {
     const SessionId id = pick(which);
     if (!id) return;
-    cache_->touch(id).value();
+    cache_->retention().touch(id).value();
     reference_.use_session(id.value, {});
   }
 
@@ -185,9 +187,10 @@ class RetentionModel {
 
   void set_tenant(const std::string& name, std::size_t floor, std::size_t cap) {
     const std::size_t who = name == "a" ? 1 : 2;
-    const Status set = cache_->set_tenant({.name = name,
-                                           .device_floor = floor * kPage,
-                                           .device_cap = cap == SIZE_MAX ? cap : cap * kPage});
+    const Status set =
+        cache_->retention().set_tenant({.name = name,
+                                        .device_floor = floor * kPage,
+                                        .device_cap = cap == SIZE_MAX ? cap : cap * kPage});
     reference_.tenants.resize(3);
     const std::size_t others = reference_.tenants[3 - who].floor;
     RC_ASSERT(set.ok() == (floor <= cap && floor + others <= kCapacityPages));
@@ -199,20 +202,20 @@ class RetentionModel {
   void compare() {
     const Status proof = cache_->check();
     if (!proof.ok()) RC_FAIL(proof.error().message);
-    RC_ASSERT(cache_->sizes().total == reference_.pages.size() * kPage);
+    RC_ASSERT(cache_->inspect().sizes().total == reference_.pages.size() * kPage);
     for (const auto& [key, page] : reference_.pages)
-      RC_ASSERT(cache_->probe({key.second, key.first}) == key.second.size());
-    const std::vector<TenantUsage> usage = cache_->tenants();
+      RC_ASSERT(cache_->paths().probe({key.second, key.first}) == key.second.size());
+    const std::vector<TenantUsage> usage = cache_->retention().tenants();
     RC_ASSERT(usage.size() == reference_.tenants.size());
     std::size_t sum = 0;
     for (std::size_t who = 0; who < usage.size(); ++who) {
       RC_ASSERT(usage[who].device_tokens == reference_.has(who) * kPage);
       sum += usage[who].device_tokens;
     }
-    RC_ASSERT(sum == cache_->sizes().total);
-    RC_ASSERT(cache_->pinned_tokens() == reference_.num_pinned() * kPage);
-    RC_ASSERT(cache_->pins().size() == reference_.pins.size());
-    const std::vector<Session> sessions = cache_->sessions();
+    RC_ASSERT(sum == cache_->inspect().sizes().total);
+    RC_ASSERT(cache_->retention().pinned_tokens() == reference_.num_pinned() * kPage);
+    RC_ASSERT(cache_->retention().pins().size() == reference_.pins.size());
+    const std::vector<Session> sessions = cache_->retention().sessions();
     RC_ASSERT(sessions.size() == reference_.sessions.size());
     for (const Session& session : sessions) {
       const Reference::Session& expected = reference_.sessions.at(session.id.value);

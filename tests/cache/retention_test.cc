@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "pando/paths.h"
 #include "support/cache_fixture.h"
 #include "support/retention_fixture.h"
 
@@ -128,7 +129,6 @@ TEST(Retention, OfARequestIsGivenWithWhatItInserts) {
 
 TEST(Retention, WorksWithWindowsAndSnapshots) {
   CacheOptions options;
-  options.page_size = kPage;
   options.window = kPage;
   const auto slots =
       *WindowAllocator::create({.full_tokens = 256, .window_tokens = 256, .page_size = kPage});
@@ -137,13 +137,13 @@ TEST(Retention, WorksWithWindowsAndSnapshots) {
   const auto put = [&](const Tokens& key, std::span<const RetentionRange> ranges) {
     Slots at(key.size());
     slots->alloc(at).value();
-    ASSERT_TRUE(cache->insert({key}, at, {.retention = ranges}).ok());
+    ASSERT_TRUE(cache->paths().insert({key}, at, {.retention = ranges}).ok());
   };
   put(tokens(8, 100), {&keep, 1});
   put(tokens(8, 200), {});
   cache->evict({.window_tokens = 8});
-  EXPECT_EQ(cache->probe({tokens(8, 100)}), 8u);
-  EXPECT_EQ(cache->probe({tokens(8, 200)}), 0u);
+  EXPECT_EQ(cache->paths().probe({tokens(8, 100)}), 8u);
+  EXPECT_EQ(cache->paths().probe({tokens(8, 200)}), 0u);
   EXPECT_TRUE(cache->check().ok());
 }
 
@@ -153,8 +153,8 @@ TEST(Retention, BadRangesAreRefusedAndChangeNothing) {
   const Slots slots = cache.take(8);
   const Snapshot before(cache);
   const auto refused = [&](const RetentionRange& range, std::string_view message) {
-    return fails(cache->insert({key}, slots, retained({&range, 1})), ErrorCode::invalid_argument,
-                 message);
+    return fails(cache->paths().insert({key}, slots, retained({&range, 1})),
+                 ErrorCode::invalid_argument, message);
   };
   EXPECT_TRUE(refused({.from = 8}, "insert: tokens [8, 8) are to be retained of a request of 8"));
   EXPECT_TRUE(refused({.from = 0, .to = 9}, "tokens [0, 9) are to be retained of a request of 8"));
@@ -179,12 +179,12 @@ TEST(Retention, IdsOfAnotherCacheAreRefused) {
   ClockedCache one(kPage), two(kPage);
   one.put(tokens(8, 100));
   two.put(tokens(8, 100));
-  const PinId pin = one->pin({tokens(8, 100)})->id;
-  (void)*two->pin({tokens(8, 100)});
-  EXPECT_FALSE(two->unpin(pin).ok());
-  const SessionId session = *one->open_session();
-  (void)*two->open_session();
-  EXPECT_FALSE(two->touch(session).ok());
+  const PinId pin = one->retention().pin({tokens(8, 100)})->id;
+  (void)*two->retention().pin({tokens(8, 100)});
+  EXPECT_FALSE(two->retention().unpin(pin).ok());
+  const SessionId session = *one->retention().open_session();
+  (void)*two->retention().open_session();
+  EXPECT_FALSE(two->retention().touch(session).ok());
 }
 
 TEST(Retention, BadOptionsAreRefused) {

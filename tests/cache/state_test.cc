@@ -3,13 +3,14 @@
 // all three components together.
 #include <gtest/gtest.h>
 
+#include "pando/paths.h"
 #include "support/hybrid_fixture.h"
 
 namespace pando::testing {
 namespace {
 
 HybridCache state_cache(StateOptions state = {}, std::size_t page_size = 1) {
-  return HybridCache({.page_size = page_size, .state = state});
+  return HybridCache(page_size, {.state = state});
 }
 
 // ---- Match -------------------------------------------------------------------------------------
@@ -52,7 +53,7 @@ TEST(StateMatch, OffersNoRowsInsideAPage) {
 }
 
 TEST(StateMatch, KeepsNamespacesAndPairsApart) {
-  HybridCache cache({.page_size = 1, .bigram = true, .state = StateOptions{}});
+  HybridCache cache(1, {.bigram = true, .state = StateOptions{}});
   cache.put(tokens(9), {}, "a");
   EXPECT_EQ(cache.match(tokens(9), "a").length, 8u);
   EXPECT_EQ(cache.match(tokens(9), "b").length, 0u);
@@ -175,7 +176,7 @@ TEST(StateLease, IsRefusedForAMatchWhoseSnapshotHasGone) {
   const Match match = cache.match(tokens(4));
   cache.match(tokens(8));
   ASSERT_EQ(cache->evict({.snapshots = 1}).snapshots, 1u);
-  EXPECT_TRUE(fails(cache->lock(match), ErrorCode::stale_handle, "evicted since"));
+  EXPECT_TRUE(fails(cache->paths().lock(match), ErrorCode::stale_handle, "evicted since"));
 }
 
 TEST(StateLease, StaysAtItsEndWhenTheNodeIsSplit) {
@@ -276,7 +277,7 @@ TEST(StateRequest, StartReturnsTheSnapshotToCopyAndHoldsIt) {
 // ---- All three ---------------------------------------------------------------------------------
 
 TEST(AllComponents, MatchTheLongestEndOnWhichAllAgree) {
-  HybridCache cache({.page_size = 1, .window = 4, .state = StateOptions{}});
+  HybridCache cache(1, {.window = 4, .state = StateOptions{}});
   grow(cache, 4);  // snapshots at 4, 8, 12, 16
   cache.match(tokens(16));
   ASSERT_EQ(cache->evict({.window_tokens = 1}).window_tokens, 4u);  // [0, 4)
@@ -290,14 +291,14 @@ TEST(AllComponents, MatchTheLongestEndOnWhichAllAgree) {
 }
 
 TEST(AllComponents, SayWhichOneHoldsAMatchBack) {
-  HybridCache cache({.page_size = 1, .window = 4, .state = StateOptions{}});
+  HybridCache cache(1, {.window = 4, .state = StateOptions{}});
   cache.put(tokens(12));
   EXPECT_EQ(cache.match(tokens(10)).end, MatchEnd::no_snapshot);
   EXPECT_EQ(cache.match(tokens(10)).agreed_length, 10u);
 }
 
 TEST(AllComponents, KeepTheWindowOfASnapshotThatIsStillToBeGiven) {
-  HybridCache cache({.page_size = 1, .window = 4, .state = StateOptions{}});
+  HybridCache cache(1, {.window = 4, .state = StateOptions{}});
   Running r(tokens(40));
   r.start(cache).value();
   r.allocate(cache).value();
@@ -309,7 +310,7 @@ TEST(AllComponents, KeepTheWindowOfASnapshotThatIsStillToBeGiven) {
 }
 
 TEST(AllComponents, GoTogetherWithALeaf) {
-  HybridCache cache({.page_size = 1, .events = true, .window = 4, .state = StateOptions{}});
+  HybridCache cache(1, {.events = true, .window = 4, .state = StateOptions{}});
   grow(cache, 3);
   const EvictResult gone = cache->evict({.tokens = 12});
   EXPECT_EQ(gone.tokens, 12u);

@@ -3,6 +3,7 @@
 // back is in prefetch_test.cc.
 #include <gtest/gtest.h>
 
+#include "pando/inspect.h"
 #include "support/shared_store.h"
 
 namespace pando::testing {
@@ -15,7 +16,7 @@ TEST_F(StorageTierTest, WhatHasAHostCopyGoesToTheStore) {
   const PollResult result = cache.settle();
   EXPECT_EQ(result.stored, 1u);
   EXPECT_EQ(num_stored(), 4u);
-  EXPECT_EQ(cache->tier_stats().stored_tokens, 16u);
+  EXPECT_EQ(cache->tiers().stats().stored_tokens, 16u);
   EXPECT_TRUE(cache.closes());
 }
 
@@ -48,10 +49,10 @@ TEST_F(StorageTierTest, WhatTheStoreRefusedIsPutAgainWhenItIsHit) {
   TieredCache cache(kPages);
   StorageOptions o = storage();
   o.backend = flaky;
-  cache->attach_storage(o).value();
+  cache->tiers().attach_storage(o).value();
   cache.put(tokens(16));
   EXPECT_EQ(cache.settle().failures, 1u);
-  EXPECT_EQ(cache->tier_stats().failed_puts, 4u);
+  EXPECT_EQ(cache->tiers().stats().failed_puts, 4u);
   cache.put(tokens(16));
   EXPECT_EQ(cache.settle().failures, 1u) << "still down";
   is_down = false;
@@ -75,21 +76,22 @@ TEST_F(StorageTierTest, ASlowStoreLeavesTheHostToTheCache) {
   TieredCache cache(kPages);  // 32 host pages
   StorageOptions o = storage();
   o.backend = slow;
-  cache->attach_storage(o).value();
+  cache->tiers().attach_storage(o).value();
   puts.shut();
   for (Token i = 0; i < 16; ++i) {
     cache.put(tokens(16, 100 * i));
-    while (cache->under_way().backups > 0) (void)cache->poll();
+    while (cache->tiers().under_way().backups > 0) (void)cache->poll();
     cache->evict(SIZE_MAX);
   }
-  EXPECT_EQ(cache->tier_stats().refused_backups, 0u);
-  EXPECT_EQ(cache->host_sizes().protected_tokens, 32u) << "a quarter";
-  EXPECT_EQ(cache->under_way().puts, 16u) << "two are put, and the others wait, gone or not";
+  EXPECT_EQ(cache->tiers().stats().refused_backups, 0u);
+  EXPECT_EQ(cache->inspect().host_sizes().protected_tokens, 32u) << "a quarter";
+  EXPECT_EQ(cache->tiers().under_way().puts, 16u)
+      << "two are put, and the others wait, gone or not";
   EXPECT_TRUE(cache.closes());
   puts.open();
   cache.settle();
   EXPECT_EQ(num_stored(), 32u) << "what the host has";
-  EXPECT_EQ(cache->host_sizes().protected_tokens, 0u);
+  EXPECT_EQ(cache->inspect().host_sizes().protected_tokens, 0u);
   EXPECT_TRUE(cache.closes());
 }
 
@@ -100,10 +102,10 @@ TEST_F(StorageTierTest, TheSameStoreAgainChangesPoliciesOnly) {
   attach(cache);
   StorageOptions again = storage("not even JSON");
   again.write_policy = "write_back";
-  EXPECT_NE(cache->attach_storage(again)->find("policies updated"), std::string::npos);
+  EXPECT_NE(cache->tiers().attach_storage(again)->find("policies updated"), std::string::npos);
   cache.put(tokens(8));
   cache.settle();
-  EXPECT_EQ(cache->host_sizes().total, 0u) << "write_back now";
+  EXPECT_EQ(cache->inspect().host_sizes().total, 0u) << "write_back now";
 }
 
 TEST_F(StorageTierTest, AnotherStoreIsRefusedUntilDetached) {
@@ -111,19 +113,19 @@ TEST_F(StorageTierTest, AnotherStoreIsRefusedUntilDetached) {
   attach(cache);
   StorageOptions other = storage();
   other.backend = "memory";
-  EXPECT_TRUE(fails(cache->attach_storage(other), ErrorCode::in_use, "detach it before"));
-  EXPECT_NE(cache->detach_storage()->find("is detached"), std::string::npos);
-  EXPECT_EQ(*cache->detach_storage(), "no store is attached");
+  EXPECT_TRUE(fails(cache->tiers().attach_storage(other), ErrorCode::in_use, "detach it before"));
+  EXPECT_NE(cache->tiers().detach_storage()->find("is detached"), std::string::npos);
+  EXPECT_EQ(*cache->tiers().detach_storage(), "no store is attached");
   other.options = {};
-  EXPECT_TRUE(cache->attach_storage(other).ok());
+  EXPECT_TRUE(cache->tiers().attach_storage(other).ok());
 }
 
 TEST_F(StorageTierTest, BadOptionsAreRefusedAndNothingChanges) {
   TieredCache cache;
   const auto refused = [&](StorageOptions o, ErrorCode code, std::string_view part) {
     o.write_policy = o.write_policy.value_or("write_back");
-    const bool right = fails(cache->attach_storage(o), code, part);
-    return right && !cache->has_storage();
+    const bool right = fails(cache->tiers().attach_storage(o), code, part);
+    return right && !cache->tiers().has_storage();
   };
   StorageOptions o = storage();
   o.prefetch_policy = "maybe";
@@ -145,9 +147,10 @@ TEST_F(StorageTierTest, BadOptionsAreRefusedAndNothingChanges) {
   EXPECT_TRUE(refused(o, ErrorCode::invalid_argument, "tensor rank 3 of 1"));
   cache.put(tokens(8));
   cache.settle();
-  EXPECT_EQ(cache->host_sizes().total, 8u) << "still write_through";
+  EXPECT_EQ(cache->inspect().host_sizes().total, 8u) << "still write_through";
   TestCache plain;
-  EXPECT_TRUE(fails(plain->attach_storage(storage()), ErrorCode::unavailable, "no host tier"));
+  EXPECT_TRUE(
+      fails(plain->tiers().attach_storage(storage()), ErrorCode::unavailable, "no host tier"));
 }
 
 TEST_F(StorageTierTest, HashesAreBackfilledWhenAStoreComesLater) {
@@ -173,8 +176,8 @@ TEST_F(StorageTierTest, DetachReleasesWhatIsUnderWay) {
   attach(cache);
   cache.put(tokens(16));
   (void)cache->prefetch({tokens(32, 500)});
-  cache->detach_storage().value();
-  EXPECT_FALSE(cache->has_storage());
+  cache->tiers().detach_storage().value();
+  EXPECT_FALSE(cache->tiers().has_storage());
   cache.settle();
   EXPECT_TRUE(cache.closes());
   EXPECT_EQ(cache->prefetch({tokens(32, 500)})->outcome, PrefetchOutcome::no_store);
@@ -182,11 +185,11 @@ TEST_F(StorageTierTest, DetachReleasesWhatIsUnderWay) {
 
 TEST_F(StorageTierTest, ClearEmptiesTheStoreAndKeepsTheTree) {
   TieredCache cache(kPages);
-  EXPECT_TRUE(fails(cache->clear_storage(), ErrorCode::unavailable, "no store"));
+  EXPECT_TRUE(fails(cache->tiers().clear_storage(), ErrorCode::unavailable, "no store"));
   attach(cache);
   cache.put(tokens(16));
   cache.settle();
-  EXPECT_TRUE(cache->clear_storage().ok());
+  EXPECT_TRUE(cache->tiers().clear_storage().ok());
   EXPECT_EQ(num_stored(), 0u);
   EXPECT_EQ(cache.match(tokens(16)).length, 16u);
 }

@@ -31,7 +31,7 @@ class StoreFaultsFile : public ::testing::Test {
     return o;
   }
   void attach(TieredCache& cache, const std::string& directory) {
-    cache->attach_storage(storage(directory)).value();
+    cache->tiers().attach_storage(storage(directory)).value();
   }
   void attach(TieredCache& cache) { attach(cache, directory_); }
 
@@ -72,15 +72,15 @@ TEST_F(StoreFaultsFullDisk, PutsFailAndNothingElseUntilThereIsRoom) {
   fill();
   EXPECT_EQ(loop.serve(0, 16), 0u);
   EXPECT_TRUE(loop.settle());
-  const TierStats stats = cache->tier_stats();
+  const TierStats stats = cache->tiers().stats();
   EXPECT_GT(stats.failed_puts, 0u);
   EXPECT_EQ(stats.stored_tokens, 0u);
   EXPECT_GT(stats.loaded_tokens, 0u) << "the host still serves";
 
   make_room();
   loop.expect_store_works(100);
-  EXPECT_EQ(cache->tier_stats().failed_puts, stats.failed_puts);
-  EXPECT_GT(cache->tier_stats().stored_tokens, 0u);
+  EXPECT_EQ(cache->tiers().stats().failed_puts, stats.failed_puts);
+  EXPECT_GT(cache->tiers().stats().stored_tokens, 0u);
   loop.expect_nothing_leaks();
 }
 
@@ -93,8 +93,8 @@ TEST_F(StoreFaultsFullDisk, OldPagesGoAndWhatIsFetchedIsRight) {
   fill();
   for (int round = 0; round < 3; ++round) loop.serve(0, 40);
   EXPECT_TRUE(loop.settle());
-  EXPECT_GT(cache->storage_stats().backend.evicted_pages, 0u);
-  EXPECT_GT(cache->tier_stats().prefetched_tokens, 0u);
+  EXPECT_GT(cache->tiers().storage_stats().backend.evicted_pages, 0u);
+  EXPECT_GT(cache->tiers().stats().prefetched_tokens, 0u);
   loop.expect_nothing_leaks();
 }
 
@@ -108,8 +108,8 @@ TEST_F(StoreFaultsFile, PagesThatGoBetweenAskingAndReadingAreMissing) {
   loop.forget();
   fs::remove_all(directory_);
   EXPECT_EQ(loop.serve(RequestLoop::key(0)), 0u);
-  EXPECT_EQ(cache->tier_stats().prefetch_hit_tokens, RequestLoop::kKeyTokens) << "it was said";
-  EXPECT_GT(cache->storage_stats().missing_pages, 0u);
+  EXPECT_EQ(cache->tiers().stats().prefetch_hit_tokens, RequestLoop::kKeyTokens) << "it was said";
+  EXPECT_GT(cache->tiers().storage_stats().missing_pages, 0u);
   loop.forget();
   EXPECT_EQ(loop.serve(RequestLoop::key(0)), RequestLoop::kKeyTokens) << "it was put again";
   loop.expect_nothing_leaks();
@@ -135,7 +135,7 @@ TEST_P(StoreFaultsDirectory, RemovedOverAndOverDoesNoHarm) {
     }
   });
   const auto num_lost = [&] {
-    return cache->storage_stats().missing_pages + cache->tier_stats().failed_puts;
+    return cache->tiers().storage_stats().missing_pages + cache->tiers().stats().failed_puts;
   };
   const Clock::time_point end = Clock::now() + RequestLoop::kPatience;
   do loop.serve(0, 16);
@@ -166,15 +166,15 @@ TEST_F(StoreFaultsFile, WhatCannotBeMadeAgainIsDetachedAndAnotherAttached) {
   loop.serve(RequestLoop::key(8), [&] { replace_by_file(parent); });
   for (std::size_t i = 9; i < 12; ++i) loop.serve(RequestLoop::key(i));
   EXPECT_TRUE(loop.settle());
-  EXPECT_GT(cache->tier_stats().failed_puts, 0u);
+  EXPECT_GT(cache->tiers().stats().failed_puts, 0u);
   loop.serve(RequestLoop::key(20));
   (void)cache->prefetch({RequestLoop::key(21)});
-  cache->detach_storage().value();
+  cache->tiers().detach_storage().value();
   EXPECT_TRUE(cache.closes());
 
   attach(cache);
   loop.expect_store_works(100);
-  EXPECT_GE(cache->storage_stats().backend.num_pages, 2u + 4 * 6);
+  EXPECT_GE(cache->tiers().storage_stats().backend.num_pages, 2u + 4 * 6);
   loop.expect_nothing_leaks();
 }
 
@@ -204,7 +204,7 @@ class StoreFaultsDamage : public StoreFaultsFile, public ::testing::WithParamInt
   static void expect_leading(TieredCache& cache, std::size_t damaged, std::size_t i) {
     RequestLoop loop(cache);
     EXPECT_EQ(loop.serve(RequestLoop::key(i)), 4 * damaged);
-    const StoreStats stats = cache->storage_stats();
+    const StoreStats stats = cache->tiers().storage_stats();
     EXPECT_GT(stats.damaged_pages + stats.backend.damaged_pages, 0u);
     loop.forget();
     EXPECT_EQ(loop.serve(RequestLoop::key(i)), RequestLoop::kKeyTokens);
@@ -246,7 +246,7 @@ TEST_P(StoreFaultsDamage, BetweenTwoCachesEndsWhatTheSecondFetches) {
     attach(writer);
     for (const auto& [i, page] : kDamaged) loop.serve(RequestLoop::key(i));
     EXPECT_TRUE(loop.settle());
-    writer->detach_storage().value();
+    writer->tiers().detach_storage().value();
     for (const auto& [i, page] : kDamaged) damage_page(RequestLoop::key(i), page);
     EXPECT_TRUE(writer.closes());
   }
@@ -288,11 +288,11 @@ class StoreFaultsRestart : public StoreFaultsFile,
 INSTANTIATE_TEST_SUITE_P(
     Every, StoreFaultsRestart,
     ::testing::Values(
-        RestartCase{"Plain", {.cache = {.page_size = 4}}},
-        RestartCase{"LayerFirst", {.cache = {.page_size = 4}, .layout = HostLayout::layer_first}},
-        RestartCase{"Bigram", {.cache = {.page_size = 4, .bigram = true}}},
+        RestartCase{"Plain", {.page_size = 4}},
+        RestartCase{"LayerFirst", {.page_size = 4, .layout = HostLayout::layer_first}},
+        RestartCase{"Bigram", {.page_size = 4, .cache = {.bigram = true}}},
         RestartCase{"WindowAndState",
-                    {.cache = {.page_size = 4, .window = 8, .state = StateOptions{}}}}),
+                    {.page_size = 4, .cache = {.window = 8, .state = StateOptions{}}}}),
     [](const auto& info) { return info.param.name; });
 
 TEST_P(StoreFaultsRestart, EverythingIsFoundByTheNextCache) {
@@ -303,12 +303,12 @@ TEST_P(StoreFaultsRestart, EverythingIsFoundByTheNextCache) {
       first.put(key(i));
       EXPECT_TRUE(RequestLoop(first).settle());
     }
-    EXPECT_EQ(first->tier_stats().stored_tokens, kKeys * kWhole);
+    EXPECT_EQ(first->tiers().stats().stored_tokens, kKeys * kWhole);
   }
   TieredCache second(GetParam().setup);
   attach(second);
   for (std::size_t i = 0; i < kKeys; ++i) EXPECT_EQ(fetch(second, key(i)), kWhole);
-  EXPECT_EQ(second->tier_stats().prefetched_tokens, kKeys * kWhole);
+  EXPECT_EQ(second->tiers().stats().prefetched_tokens, kKeys * kWhole);
   RequestLoop(second).expect_nothing_leaks();
 }
 
@@ -319,7 +319,7 @@ TEST_P(StoreFaultsRestart, WhatWasDoneWhenACacheEndedInTheMiddleIsFound) {
     attach(cache);
     cache.put(key(round % kKeys));
     for (std::size_t polls = 0; polls < 5 * round; ++polls) (void)cache->poll();
-    stored += cache->tier_stats().stored_tokens;
+    stored += cache->tiers().stats().stored_tokens;
   }
   TieredCache last(GetParam().setup);
   attach(last);
@@ -362,11 +362,11 @@ TEST_F(StoreFaultsFile, CallsThatHangPastTheirDeadlinesAreNotWaitedFor) {
 
   TieredCache cache(loop_setup());
   RequestLoop loop(cache, 5s);
-  cache->attach_storage(o).value();
+  cache->tiers().attach_storage(o).value();
   const auto enough = [&] {
-    const StoreStats stats = cache->storage_stats();
+    const StoreStats stats = cache->tiers().storage_stats();
     return stats.timed_out_calls > 0 && stats.cancelled_calls > 0 &&
-           cache->tier_stats().failed_puts > 0 && cache->tier_stats().prefetched_tokens > 0;
+           cache->tiers().stats().failed_puts > 0 && cache->tiers().stats().prefetched_tokens > 0;
   };
   const Clock::time_point end = Clock::now() + RequestLoop::kPatience;
   while (!enough() && Clock::now() < end) loop.serve(0, 12);
@@ -379,7 +379,7 @@ TEST_F(StoreFaultsFile, CallsThatHangPastTheirDeadlinesAreNotWaitedFor) {
   }
   loop.serve(RequestLoop::key(300));
   const Clock::time_point before = Clock::now();
-  cache->detach_storage().value();
+  cache->tiers().detach_storage().value();
   EXPECT_LT(Clock::now() - before, kTimeout + kLonger + 5s);
   EXPECT_TRUE(cache.closes());
   loop.expect_nothing_leaks();

@@ -41,7 +41,7 @@ class StoreFaultsRedis : public ::testing::Test {
     o.scope.model = "test/model";
     o.queues.timeout = how.timeout;
     o.prefetch_policy = how.policy;
-    cache_->attach_storage(o).value();
+    cache_->tiers().attach_storage(o).value();
   }
   /// Serves rounds of keys [first, end) until the condition holds.
   bool serve_until(std::size_t first, std::size_t end, const std::function<bool()>& condition) {
@@ -58,8 +58,8 @@ class StoreFaultsRedis : public ::testing::Test {
              tier().prefetched_tokens > before.prefetched_tokens;
     });
   }
-  TierStats tier() const { return cache_->tier_stats(); }
-  StoreStats store() const { return cache_->storage_stats(); }
+  TierStats tier() const { return cache_->tiers().stats(); }
+  StoreStats store() const { return cache_->tiers().storage_stats(); }
 
   TieredCache cache_;
   RequestLoop loop_{cache_, kRequestLimit};
@@ -124,7 +124,7 @@ TEST_F(StoreFaultsRedis, AServerThatHangsIsNotWaitedForAndCanBeDetachedFrom) {
   (void)cache_->prefetch({RequestLoop::key(200)});
   EXPECT_FALSE(cache_->poll().idle);
   const Clock::time_point before = Clock::now();
-  cache_->detach_storage().value();
+  cache_->tiers().detach_storage().value();
   EXPECT_LT(Clock::now() - before, kForEver / 2);
   EXPECT_TRUE(cache_.closes());
   loop_.serve(0, 8);

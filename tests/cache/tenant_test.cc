@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "pando/paths.h"
 #include "support/cache_fixture.h"
 #include "support/retention_fixture.h"
 #include "support/step_copier.h"
@@ -24,7 +25,7 @@ RetentionOptions shares(std::size_t a_floor, std::size_t a_cap, std::size_t b_fl
 }
 
 std::size_t device_tokens(const TestCache& cache, std::string_view tenant) {
-  return cache->tenant_usage(tenant)->device_tokens;
+  return cache->retention().tenant_usage(tenant)->device_tokens;
 }
 
 TEST(Tenant, IsWhoseNamespaceItIs) {
@@ -38,7 +39,7 @@ TEST(Tenant, IsWhoseNamespaceItIs) {
   EXPECT_EQ(device_tokens(cache, "a"), 16u);
   EXPECT_EQ(device_tokens(cache, "b"), 4u);
   EXPECT_EQ(device_tokens(cache, ""), 20u);
-  ASSERT_TRUE(cache->assign_namespace("anything", "b").ok());
+  ASSERT_TRUE(cache->retention().assign_namespace("anything", "b").ok());
   EXPECT_EQ(device_tokens(cache, "b"), 8u);
   EXPECT_EQ(device_tokens(cache, ""), 16u);
   EXPECT_TRUE(cache.closes());
@@ -47,7 +48,7 @@ TEST(Tenant, IsWhoseNamespaceItIs) {
 TEST(Tenant, MadeLaterGetsWhatIsItsAlready) {
   ClockedCache cache(kPage);
   cache.put(tokens(8, 100), kA);
-  ASSERT_TRUE(cache->set_tenant({.name = "a", .device_floor = 16}).ok());
+  ASSERT_TRUE(cache->retention().set_tenant({.name = "a", .device_floor = 16}).ok());
   EXPECT_EQ(device_tokens(cache, "a"), 8u);
   EXPECT_EQ(cache->evict(1000).tokens, 0u);
   EXPECT_TRUE(cache.closes());
@@ -103,7 +104,7 @@ TEST(Tenant, ALowerCapTakesEffectAtOnce) {
   ClockedCache cache(kPage, shares(0, 64));
   cache.put(tokens(16, 100), kA);
   cache.put(tokens(16, 200), kA);
-  ASSERT_TRUE(cache->set_tenant({.name = "a", .device_cap = 16}).ok());
+  ASSERT_TRUE(cache->retention().set_tenant({.name = "a", .device_cap = 16}).ok());
   EXPECT_EQ(device_tokens(cache, "a"), 16u);
   EXPECT_EQ(cache.probe(tokens(16, 200), kA), 16u);
   EXPECT_TRUE(cache.closes());
@@ -112,7 +113,7 @@ TEST(Tenant, ALowerCapTakesEffectAtOnce) {
 TEST(Tenant, WhatWasInsertedJustNowStays) {
   ClockedCache cache(kPage, shares(0, 8));
   const Inserted inserted = cache.put(tokens(24, 100), kA);
-  EXPECT_TRUE(cache->lock(inserted.match()).ok());
+  EXPECT_TRUE(cache->paths().lock(inserted.match()).ok());
   EXPECT_EQ(device_tokens(cache, "a"), 24u);
   cache.put(tokens(8, 900), kB);
   cache.match(tokens(24, 100), kA);
@@ -169,11 +170,11 @@ TEST(Tenant, HasSharesOfTheHostToo) {
   };
   put(100, kA);
   for (const Token start : {200, 300, 400, 500, 600}) put(start, kB);
-  EXPECT_EQ(cache->tenant_usage("b")->host_tokens, 32u);
-  EXPECT_EQ(cache->tenant_usage("a")->host_tokens, 16u);
-  cache->evict_host(1000);
-  EXPECT_EQ(cache->tenant_usage("a")->host_tokens, 16u);
-  EXPECT_EQ(cache->tenant_usage("b")->host_tokens, 0u);
+  EXPECT_EQ(cache->retention().tenant_usage("b")->host_tokens, 32u);
+  EXPECT_EQ(cache->retention().tenant_usage("a")->host_tokens, 16u);
+  cache->tiers().evict_host(1000);
+  EXPECT_EQ(cache->retention().tenant_usage("a")->host_tokens, 16u);
+  EXPECT_EQ(cache->retention().tenant_usage("b")->host_tokens, 0u);
   EXPECT_TRUE(cache.closes());
 }
 
@@ -198,22 +199,23 @@ TEST(Tenant, AtItsHostCapGivesItsOwn) {
 
 TEST(Tenant, BadLimitsAreRefusedAndChangeNothing) {
   ClockedCache cache(kPage, shares(16, 64), 64);
-  EXPECT_TRUE(fails(cache->set_tenant({.name = "b", .device_floor = 52}),
+  EXPECT_TRUE(fails(cache->retention().set_tenant({.name = "b", .device_floor = 52}),
                     ErrorCode::invalid_argument,
                     "floors add up to 68 device tokens; expected at most the 64 there are"));
-  EXPECT_TRUE(fails(cache->set_tenant({.name = "b", .device_floor = 20, .device_cap = 10}),
-                    ErrorCode::invalid_argument,
-                    "tenant 'b': a floor of 20 device tokens is above its cap of 10"));
-  EXPECT_TRUE(fails(cache->set_tenant({.name = "b", .host_floor = 8}), ErrorCode::invalid_argument,
-                    "tenant 'b': a share of host tokens in a cache that has none"));
-  EXPECT_TRUE(fails(cache->assign_namespace("x", "nobody"), ErrorCode::invalid_argument,
-                    "assign_namespace: unknown tenant 'nobody'; there are: '' 'a' 'b'"));
   EXPECT_TRUE(
-      fails(cache->tenant_usage("nobody"), ErrorCode::invalid_argument, "unknown tenant 'nobody'"));
-  EXPECT_EQ(cache->tenant_usage("b")->limits.device_floor, 0u);
+      fails(cache->retention().set_tenant({.name = "b", .device_floor = 20, .device_cap = 10}),
+            ErrorCode::invalid_argument,
+            "tenant 'b': a floor of 20 device tokens is above its cap of 10"));
+  EXPECT_TRUE(fails(cache->retention().set_tenant({.name = "b", .host_floor = 8}),
+                    ErrorCode::invalid_argument,
+                    "tenant 'b': a share of host tokens in a cache that has none"));
+  EXPECT_TRUE(fails(cache->retention().assign_namespace("x", "nobody"), ErrorCode::invalid_argument,
+                    "assign_namespace: unknown tenant 'nobody'; there are: '' 'a' 'b'"));
+  EXPECT_TRUE(fails(cache->retention().tenant_usage("nobody"), ErrorCode::invalid_argument,
+                    "unknown tenant 'nobody'"));
+  EXPECT_EQ(cache->retention().tenant_usage("b")->limits.device_floor, 0u);
 
   CacheOptions options;
-  options.page_size = kPage;
   options.retention = shares(200, 256, 100);
   const auto slots = *PagedAllocator::create({.capacity_tokens = 256, .page_size = kPage});
   EXPECT_TRUE(fails(PrefixCache::create(options, *slots), ErrorCode::invalid_argument,
@@ -267,10 +269,9 @@ double hit_ratio(TestCache& cache, bool flooded) {
 TEST(Tenant, AFloodByAnotherCostsLittle) {
   constexpr std::size_t kFloor = 1200;
   for (const std::string_view policy : {"lru", "hazard"}) {
-    TestCache alone(CacheOptions{.page_size = kPage}, kFloor, policy);
-    TestCache flooded(CacheOptions{.page_size = kPage, .retention = shares(kFloor, SIZE_MAX)},
-                      4 * kFloor, policy);
-    TestCache unprotected(CacheOptions{.page_size = kPage}, 4 * kFloor, policy);
+    TestCache alone(kPage, {}, kFloor, policy);
+    TestCache flooded(kPage, {.retention = shares(kFloor, SIZE_MAX)}, 4 * kFloor, policy);
+    TestCache unprotected(kPage, {}, 4 * kFloor, policy);
     const double by_itself = hit_ratio(alone, false);
     EXPECT_GT(by_itself, 0.3) << policy;
     EXPECT_GE(hit_ratio(flooded, true), by_itself - 0.02) << policy;
@@ -287,17 +288,17 @@ TEST(Tenant, AHostCapCountsNobodyElsesPagesInFlight) {
   setup.host_tokens = 256;
   setup.cache.retention.tenants = {{.name = "capped", .host_cap = 100}};
   TieredCache cache(setup);
-  cache->assign_namespace("capped", "capped").value();
+  cache->retention().assign_namespace("capped", "capped").value();
   for (Token i = 0; i < 5; ++i) cache.put(tokens(10, 100 * i), "capped");
   copier.run_all();
   cache.settle();
   cache->evict(SIZE_MAX);
-  ASSERT_EQ(cache->tenant_usage("capped")->host_tokens, 50u);
+  ASSERT_EQ(cache->retention().tenant_usage("capped")->host_tokens, 50u);
   cache.put(tokens(80, 1000), "other");  // under way
   cache.put(tokens(10, 2000), "capped");
   copier.run_all();
   cache.settle();
-  EXPECT_EQ(cache->tenant_usage("capped")->host_tokens, 60u);
+  EXPECT_EQ(cache->retention().tenant_usage("capped")->host_tokens, 60u);
   EXPECT_TRUE(cache.closes());
 }
 
@@ -308,11 +309,12 @@ TEST(Tenant, AHostCapCountsOnesOwnPagesInFlight) {
   setup.device_tokens = 256;
   setup.cache.retention.tenants = {{.name = "capped", .host_cap = 20}};
   TieredCache cache(setup);
-  cache->assign_namespace("capped", "capped").value();
+  cache->retention().assign_namespace("capped", "capped").value();
   for (Token i = 0; i < 3; ++i) cache.put(tokens(10, 100 * i), "capped");
   copier.run_all();
   cache.settle();
-  EXPECT_EQ(cache->tenant_usage("capped")->host_tokens, 20u) << "the third found no room";
+  EXPECT_EQ(cache->retention().tenant_usage("capped")->host_tokens, 20u)
+      << "the third found no room";
   EXPECT_TRUE(cache.closes());
 }
 

@@ -12,6 +12,8 @@
 #include <iostream>
 
 #include "pando/config.h"
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "pando/store_backends.h"
 #include "support/random_ops.h"
 #include "support/step_copier.h"
@@ -37,15 +39,15 @@ Case make_case(std::size_t turn, WritePolicy write, Window window, bool state, b
   const char* const policies[] = {"lru", "hazard", "lfu", "fifo", "priority", "hazard", "slru"};
   TierSetup setup;
   setup.write_policy = write;
-  setup.cache.page_size = turn % 3 == 0 ? 1 : 2;
+  setup.page_size = turn % 3 == 0 ? 1 : 2;
   setup.cache.bigram = turn % 4 == 1;
   setup.cache.events = turn % 5 == 2;
   setup.cache.evict_whole_nodes = turn % 7 == 3;
   setup.cache.hash_seed = 1;
   if (window == Window::pages) setup.cache.window = 4;
   if (window == Window::part_of_a_page) {
-    setup.cache.page_size = turn % 4 == 0 ? 2 : 4;
-    setup.cache.window = 1 + turn % (setup.cache.page_size - 1);
+    setup.page_size = turn % 4 == 0 ? 2 : 4;
+    setup.cache.window = 1 + turn % (setup.page_size - 1);
   }
   if (state) setup.cache.state = StateOptions{.snapshot_interval = turn % 2 * 4};
   setup.reclaim_mirrors_first = turn % 3 == 1;
@@ -75,12 +77,12 @@ class TierModel {
  public:
   explicit TierModel(const Case& c)
       : faults_(c.faults), bigram_(c.setup.cache.bigram), cache_(with_copier(c.setup)) {
-    cache_->assign_namespace("other", "t").value();
+    cache_->retention().assign_namespace("other", "t").value();
     if (!c.store) return;
     StorageOptions options;
     options.backend = faults_ ? "faulty_memory" : "memory";
     options.options = R"({"prefetch_threshold": 1})";
-    cache_->attach_storage(options).value();
+    cache_->tiers().attach_storage(options).value();
   }
 
   ~TierModel() {
@@ -105,7 +107,7 @@ class TierModel {
         cache_->evict({.window_tokens = a % 12u, .snapshots = b % 3u});
         break;
       case 6:
-        cache_->evict_host(a % 24);
+        cache_->tiers().evict_host(a % 24);
         break;
       case 7:
         copier_.step(0, !faults_ || b % 4 != 0);
@@ -146,11 +148,11 @@ class TierModel {
         if (!pins_.empty()) unpin(a % pins_.size());
         break;
       case 16:
-        if (sessions_.size() < 2) sessions_.push_back(*cache_->open_session());
+        if (sessions_.size() < 2) sessions_.push_back(*cache_->retention().open_session());
         break;
       case 17:
         if (sessions_.empty() || a % 3 > 0) break;
-        cache_->close_session(sessions_.front()).value();
+        cache_->retention().close_session(sessions_.front()).value();
         sessions_.erase(sessions_.begin());
         break;
     }
@@ -168,7 +170,7 @@ class TierModel {
     copier_.run_all();
     while (!cache_->poll().idle) std::this_thread::yield();
     open_gates();
-    RC_ASSERT(cache_->sizes().protected_tokens == 0u);
+    RC_ASSERT(cache_->inspect().sizes().protected_tokens == 0u);
     RC_ASSERT(cache_->reset().ok());
     RC_ASSERT(cache_.full.host->count(PageState::idle) == cache_.full.host->num_pages());
   }
@@ -199,17 +201,18 @@ class TierModel {
   };
   void pin(std::uint8_t a, std::uint8_t b) {
     HeldPin held{key_of(a, b), ns_of(a), b % 3 == 0 ? PinKind::hard : PinKind::soft, 0};
-    const Result<Pinned> pinned = cache_->pin({held.key, held.ns}, {.kind = held.kind});
+    const Result<Pinned> pinned = cache_->retention().pin({held.key, held.ns}, {.kind = held.kind});
     if (!pinned) return;
     held.length = pinned->length;
     pins_.emplace_back(pinned->id, held);
   }
   bool is_listed(PinId id) const {
-    const std::vector<Pin> pins = cache_->pins();
+    const std::vector<Pin> pins = cache_->retention().pins();
     return std::any_of(pins.begin(), pins.end(), [id](const Pin& pin) { return pin.id == id; });
   }
   void unpin(std::size_t i) {
-    RC_ASSERT(cache_->unpin(pins_[i].first).ok() || faults_);  // a failed load ends pins
+    RC_ASSERT(cache_->retention().unpin(pins_[i].first).ok() ||
+              faults_);  // a failed load ends pins
     pins_.erase(pins_.begin() + static_cast<std::ptrdiff_t>(i));
   }
   // On the device, or found by a match in both tiers together.
@@ -219,9 +222,9 @@ class TierModel {
       return;
     }
     if (held.kind == PinKind::hard) {
-      RC_ASSERT(cache_->probe({held.key, held.ns}) >= held.length);
+      RC_ASSERT(cache_->paths().probe({held.key, held.ns}) >= held.length);
     } else {
-      const Match match = *cache_->match({held.key, held.ns});
+      const Match match = *cache_->paths().match({held.key, held.ns});
       RC_ASSERT(match.length + match.host_length >= held.length);
     }
   }
@@ -275,7 +278,7 @@ class TierModel {
     cache_.compute(key, slots_of(request), request.cached_length(), key.size(), ns);
     if (cache_.states) {
       const std::size_t units = key.size() - (bigram_ ? 1 : 0);
-      const std::size_t page_size = cache_->options().page_size;
+      const std::size_t page_size = cache_->page_size();
       const std::size_t length = units / page_size * page_size;
       if (length >= request.cached_length() && length > 0) {
         const Result<StateSlot> slot = cache_->allocate_state();
@@ -308,7 +311,7 @@ class TierModel {
     poll();                                 // nor what a failed load was to bring
     const Tokens key = key_of(a, b);
     Slots at(key.size());
-    const Match match = *cache_->match({key, ns_of(a)}, at);
+    const Match match = *cache_->paths().match({key, ns_of(a)}, at);
     RC_ASSERT(match.length <= match.agreed_length);
     const ::testing::AssertionResult right = cache_.holds(key, at, match.length, ns_of(a));
     if (!right) RC_FAIL(std::string(right.message()));
@@ -319,9 +322,9 @@ class TierModel {
   void hold(std::uint8_t a, std::uint8_t b) {
     const Tokens key = key_of(a, b);
     Slots at(key.size());
-    const Match match = *cache_->match({key, ns_of(a)}, at);
-    Lease lease = *cache_->lock(match);
-    if (b % 2 == 0) (void)cache_->load_back(lease, at);
+    const Match match = *cache_->paths().match({key, ns_of(a)}, at);
+    Lease lease = *cache_->paths().lock(match);
+    if (b % 2 == 0) (void)cache_->paths().load_back(lease, at);
     if (lease) held_.push_back(std::move(lease));
   }
 

@@ -5,7 +5,8 @@
 
 #include <algorithm>
 
-#include "pando/chunk_cache.h"
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "support/hybrid_fixture.h"
 
 namespace pando::testing {
@@ -15,7 +16,7 @@ constexpr std::size_t kPage = 16;
 constexpr std::size_t kWindow = 32;
 
 HybridCache window_cache(std::size_t page_size = kPage, std::size_t window = kWindow) {
-  return HybridCache({.page_size = page_size, .window = window});
+  return HybridCache(page_size, {.window = window});
 }
 
 // A request of which all tokens are computed.
@@ -104,7 +105,7 @@ TEST(WindowRelease, WorksForABatchOrNotAtAll) {
 }
 
 TEST(WindowRelease, OfABigramKeyCountsPairs) {
-  HybridCache cache({.page_size = kPage, .bigram = true, .window = kWindow});
+  HybridCache cache(kPage, {.bigram = true, .window = kWindow});
   Computed r(cache, tokens(65));
   EXPECT_EQ(*cache->release_window(r.request, 48), 0u);  // 47 pairs
   EXPECT_EQ(*cache->release_window(r.request, 49), 16u);
@@ -222,7 +223,7 @@ TEST(Window, SmallerThanAPageIsHeldUntilAWholePageLiesBehindTheLease) {
 }
 
 TEST(Window, SmallerThanAPageKeepsThePageBeforeASnapshot) {
-  HybridCache cache({.page_size = kPage, .window = 1, .state = StateOptions{}});
+  HybridCache cache(kPage, {.window = 1, .state = StateOptions{}});
   Computed r(cache, tokens(100));
   cache->set_snapshot(r.request, *cache->allocate_state(), 48).value();
   EXPECT_EQ(*cache->release_window(r.request, 100), 32u);
@@ -234,7 +235,7 @@ TEST(Window, SmallerThanAPageKeepsThePageBeforeASnapshot) {
 TEST(Window, SmallerThanAPageWithoutATreeKeepsWhatTheNextTokenSees) {
   auto allocator =
       *WindowAllocator::create({.full_tokens = 256, .window_tokens = 128, .page_size = kPage});
-  auto cache = *ChunkCache::create(*allocator, 4);
+  auto cache = *PrefixCache::create({.disabled = true, .window = 4}, *allocator);
   Running r(tokens(100));
   r.start(cache).value();
   r.allocate(cache).value();
@@ -248,10 +249,10 @@ TEST(Window, SmallerThanAPageWithoutATreeKeepsWhatTheNextTokenSees) {
 
 // ---- Without the tree --------------------------------------------------------------------------
 
-TEST(WindowChunkCache, GivesBackAllThatNoTokenToComeSees) {
+TEST(WindowWithoutReuse, GivesBackAllThatNoTokenToComeSees) {
   auto allocator =
       *WindowAllocator::create({.full_tokens = 256, .window_tokens = 128, .page_size = kPage});
-  auto cache = *ChunkCache::create(*allocator, kWindow);
+  auto cache = *PrefixCache::create({.disabled = true, .window = kWindow}, *allocator);
   Running r(tokens(100));
   r.start(cache).value();
   r.allocate(cache).value();
@@ -271,7 +272,7 @@ TEST(WindowChunkCache, GivesBackAllThatNoTokenToComeSees) {
 void serve_long_conversations(std::size_t window) {
   auto allocator =
       *WindowAllocator::create({.full_tokens = 4096, .window_tokens = 128, .page_size = kPage});
-  auto cache = *PrefixCache::create({.page_size = kPage, .window = window}, *allocator);
+  auto cache = *PrefixCache::create({.window = window}, *allocator);
   Tokens conversation = tokens(64);
   for (int turn = 0; turn < 8; ++turn) {
     Running r(conversation);
@@ -287,10 +288,10 @@ void serve_long_conversations(std::size_t window) {
     }
     r.finish(cache).value();
     cache->check().value();
-    EXPECT_LE(cache->sizes(ComponentKind::window).total, 128u);
+    EXPECT_LE(cache->inspect().sizes(ComponentKind::window).total, 128u);
     conversation = conversation + tokens(64, 1000 * (turn + 1));
   }
-  EXPECT_GT(cache->sizes().total, 500u);  // names of more tokens than there is memory for
+  EXPECT_GT(cache->inspect().sizes().total, 500u);  // names of more tokens than there is memory for
   cache->reset().value();
   EXPECT_EQ(allocator->window().available(), 128u);
 }
@@ -323,21 +324,21 @@ TEST(WindowEngineSlots, AreGivenBackBySideAndMovedWhereSomeoneReads) {
                         }};
   auto cache = *PrefixCache::create({.window = 4}, slots);
   const Tokens key = tokens(8) + tokens(4, 50);
-  cache->insert({tokens(8)}, slot_range(1, 9)).value();
-  cache->insert({key}, slot_range(1, 9) + slot_range(9, 13), {.owned_by_tree = 8}).value();
+  cache->paths().insert({tokens(8)}, slot_range(1, 9)).value();
+  cache->paths().insert({key}, slot_range(1, 9) + slot_range(9, 13), {.owned_by_tree = 8}).value();
   EXPECT_EQ(cache->evict({.window_tokens = 1}).window_tokens, 8u);
   EXPECT_EQ(calls, (std::vector<std::string>{"free_window"}));
   EXPECT_EQ(window_freed, slot_range(1, 9));
 
-  Lease reader = *cache->lock(*cache->match({key}));
+  Lease reader = *cache->paths().lock(*cache->paths().match({key}));
   calls.clear();
-  cache->insert({tokens(8)}, slot_range(20, 28)).value();
+  cache->paths().insert({tokens(8)}, slot_range(20, 28)).value();
   EXPECT_EQ(calls, (std::vector<std::string>{"move_window", "free"}));
   EXPECT_EQ(from, slot_range(20, 28));
   EXPECT_EQ(to, slot_range(1, 9));
   std::sort(freed.begin(), freed.end());
   EXPECT_EQ(freed, slot_range(20, 28));
-  EXPECT_EQ(cache->probe({tokens(8)}), 8u);
+  EXPECT_EQ(cache->paths().probe({tokens(8)}), 8u);
   cache->check().value();
   reader.release();
   cache->reset().value();

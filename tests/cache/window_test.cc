@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "support/hybrid_fixture.h"
 
 namespace pando::testing {
@@ -13,7 +15,7 @@ namespace {
 constexpr std::size_t kWindow = 4;
 
 HybridCache window_cache(std::size_t page_size = 1, std::size_t window = kWindow) {
-  return HybridCache({.page_size = page_size, .window = window});
+  return HybridCache(page_size, {.window = window});
 }
 
 // A trunk of `trunk` tokens with two branches of `branch` tokens each; the trunk's window is gone.
@@ -35,7 +37,7 @@ TEST(WindowTombstone, AnInnerNodeLosesItsWindowAndKeepsItsFullSide) {
   TombstoneTrunk t;
   EXPECT_EQ(t.cache.full_sizes().total, 20u);
   EXPECT_EQ(t.cache.window_sizes().total, 12u);
-  EXPECT_NE(t.cache->dump().find("tombstone"), std::string::npos);
+  EXPECT_NE(t.cache->inspect().dump().find("tombstone"), std::string::npos);
   EXPECT_TRUE(t.cache.closes());
 }
 
@@ -45,7 +47,7 @@ TEST(WindowTombstone, ALeafThatWouldBeOneGoes) {
   const EvictResult gone = cache->evict({.window_tokens = 1});
   EXPECT_EQ(gone.window_tokens, 6u);
   EXPECT_EQ(gone.tokens, 6u);
-  EXPECT_EQ(cache->num_nodes(), 0u);
+  EXPECT_EQ(cache->inspect().num_nodes(), 0u);
   EXPECT_TRUE(cache.closes());
 }
 
@@ -77,7 +79,7 @@ TEST(WindowTombstone, StaysWhileSomeoneHoldsItAndGoesWithTheLease) {
 }
 
 TEST(WindowTombstone, IsNoNewsToReadersOfEvents) {
-  HybridCache cache({.page_size = 1, .events = true, .window = kWindow});
+  HybridCache cache(1, {.events = true, .window = kWindow});
   cache.put(tokens(8));
   cache.put_rest(tokens(8) + tokens(2, 50));
   cache->take_events();
@@ -159,7 +161,7 @@ TEST(WindowMatch, OffersNoRowsOfAPageWithoutAWindow) {
 }
 
 TEST(WindowMatch, KeepsNamespacesAndPairsApart) {
-  HybridCache cache({.page_size = 1, .bigram = true, .window = kWindow});
+  HybridCache cache(1, {.bigram = true, .window = kWindow});
   cache.put(tokens(9), {}, "a");
   cache.put(tokens(9), {}, "b");
   cache.match(tokens(9), "b");
@@ -174,7 +176,7 @@ TEST(WindowMatch, KeepsNamespacesAndPairsApart) {
 TEST(WindowInsert, AllOfTheOverlapAliveMakesTheNodeWholeWithTheNewSlots) {
   TombstoneTrunk t;
   const Slots slots = t.cache.take(8);
-  const Inserted inserted = *t.cache->insert({tokens(8)}, slots);
+  const Inserted inserted = *t.cache->paths().insert({tokens(8)}, slots);
   EXPECT_EQ(inserted.existing, 8u);
   EXPECT_EQ(inserted.revived, 8u);
   EXPECT_EQ(inserted.freed, 8u);
@@ -188,11 +190,11 @@ TEST(WindowInsert, PartOfItAliveSplitsAndRevivesTheTail) {
   TombstoneTrunk t;
   const Slots slots = t.cache.take(8);
   t.cache.window->free_window(std::span(slots).first(3));
-  const std::size_t nodes = t.cache->num_nodes();
-  const Inserted inserted = *t.cache->insert({tokens(8)}, slots, {.window_released = 3});
+  const std::size_t nodes = t.cache->inspect().num_nodes();
+  const Inserted inserted = *t.cache->paths().insert({tokens(8)}, slots, {.window_released = 3});
   EXPECT_EQ(inserted.revived, 5u);
   EXPECT_EQ(inserted.freed, 8u);
-  EXPECT_EQ(t.cache->num_nodes(), nodes + 1);
+  EXPECT_EQ(t.cache->inspect().num_nodes(), nodes + 1);
   const Slots now = t.cache.slots_of(tokens(8));
   ASSERT_EQ(now.size(), 8u);
   EXPECT_TRUE(std::equal(now.begin() + 3, now.end(), slots.begin() + 3));
@@ -205,7 +207,7 @@ TEST(WindowInsert, NoneOfItAliveFreesTheNewSlotsAsDuplicates) {
   TombstoneTrunk t;
   const Slots slots = t.cache.take(8);
   t.cache.window->free_window(slots);
-  const Inserted inserted = *t.cache->insert({tokens(8)}, slots, {.window_released = 8});
+  const Inserted inserted = *t.cache->paths().insert({tokens(8)}, slots, {.window_released = 8});
   EXPECT_EQ(inserted.revived, 0u);
   EXPECT_EQ(inserted.freed, 8u);
   EXPECT_EQ(t.cache.probe(tokens(8)), 0u);
@@ -217,7 +219,7 @@ TEST(WindowInsert, LeavesAloneWhatTheCallerGotFromTheTree) {
   const Tokens key = tokens(12);
   cache.put(key + tokens(4, 70));
   Slots slots(12);
-  ASSERT_EQ(cache->match({tokens(6)}, slots)->length, 6u);
+  ASSERT_EQ(cache->paths().match({tokens(6)}, slots)->length, 6u);
   Lease lease = cache.hold(tokens(6));
   cache.match(key);
   cache.match(key + tokens(4, 70));
@@ -225,7 +227,7 @@ TEST(WindowInsert, LeavesAloneWhatTheCallerGotFromTheTree) {
   ASSERT_EQ(cache.evict_window(1), 6u);  // [6, 12)
   const Slots rest = cache.take(6);
   std::copy(rest.begin(), rest.end(), slots.begin() + 6);
-  const Inserted inserted = *cache->insert({key}, slots, {.owned_by_tree = 6});
+  const Inserted inserted = *cache->paths().insert({key}, slots, {.owned_by_tree = 6});
   EXPECT_EQ(inserted.revived, 6u);
   EXPECT_EQ(cache.slots_of(key), slots);
   EXPECT_TRUE(cache.closes());
@@ -238,7 +240,7 @@ TEST(WindowInsert, MovesTheWindowOverWhereSomeoneReadsTheOldSlots) {
   const Slots slots = t.cache.take(8);
   Slots windows(8);
   t.cache.window->translate(slots, windows);
-  const Inserted inserted = *t.cache->insert({tokens(8)}, slots);
+  const Inserted inserted = *t.cache->paths().insert({tokens(8)}, slots);
   EXPECT_EQ(inserted.revived, 8u);
   EXPECT_EQ(inserted.freed, 8u);
   EXPECT_EQ(t.cache.slots_of(t.left), old);
@@ -253,10 +255,10 @@ TEST(WindowInsert, ANewLeafIsSplitWhereItsWindowBegins) {
   HybridCache cache = window_cache();
   const Slots slots = cache.take(10);
   cache.window->free_window(std::span(slots).first(5));
-  cache->insert({tokens(10)}, slots, {.window_released = 5}).value();
+  cache->paths().insert({tokens(10)}, slots, {.window_released = 5}).value();
   EXPECT_EQ(cache.full_sizes().total, 10u);
   EXPECT_EQ(cache.window_sizes().total, 5u);
-  EXPECT_EQ(cache->num_nodes(), 3u);  // with the root
+  EXPECT_EQ(cache->inspect().num_nodes(), 3u);  // with the root
   EXPECT_EQ(cache.probe(tokens(5)), 0u);
   EXPECT_EQ(cache.probe(tokens(8)), 0u);
   EXPECT_EQ(cache.probe(tokens(9)), 9u);
@@ -326,7 +328,7 @@ TEST(WindowLease, IsRefusedForAMatchWhoseWindowHasGone) {
   ASSERT_EQ(cache.evict_window(1), 6u);  // the branch is older, and a leaf
   ASSERT_EQ(cache.evict_window(1), 8u);
   cache.put(tokens(8) + tokens(6, 50), {.window_released = 8});
-  EXPECT_TRUE(fails(cache->lock(match), ErrorCode::stale_handle, "evicted since"));
+  EXPECT_TRUE(fails(cache->paths().lock(match), ErrorCode::stale_handle, "evicted since"));
   EXPECT_TRUE(cache.closes());
 }
 
@@ -336,7 +338,7 @@ TEST(WindowLease, OnAPartlyMatchedPageHoldsItsWindowAfterASplit) {
   const Match match = cache.match(tokens(8));
   ASSERT_EQ(match.partial_length, 8u);
   cache.match(tokens(32));  // splits the node that the match names
-  Lease lease = *cache->lock(match);
+  Lease lease = *cache->paths().lock(match);
   EXPECT_EQ(cache.window_sizes().protected_tokens, 64u);
   lease.release_partial();
   EXPECT_EQ(cache.window_sizes().protected_tokens, 0u);
@@ -383,7 +385,7 @@ TEST(WindowEvict, TakesTheOldestPathFirst) {
 }
 
 TEST(WindowEvict, GoesByThePolicyOfTheCache) {
-  HybridCache cache({.page_size = 1, .window = kWindow}, "priority");
+  HybridCache cache(1, {.window = kWindow}, "priority");
   cache.put(tokens(4, 100), {.priority = 1});
   cache.put_rest(tokens(4, 100) + tokens(4, 150), {.priority = 1});
   cache.put(tokens(4, 200));
@@ -465,7 +467,7 @@ TEST(Window, SmallerThanAPageIsRefusedToALeaseOnceItsPageLostIt) {
   const Match match = cache.match(tokens(16));
   cache.match(tokens(32));
   ASSERT_EQ(cache.evict_window(1), 16u);
-  EXPECT_TRUE(fails(cache->lock(match), ErrorCode::stale_handle, "evicted since"));
+  EXPECT_TRUE(fails(cache->paths().lock(match), ErrorCode::stale_handle, "evicted since"));
   EXPECT_TRUE(cache.closes());
 }
 
@@ -473,7 +475,7 @@ TEST(Window, SmallerThanAPageComesBackWithOnePage) {
   SmallWindow t(4);
   const Slots slots = t.cache.take(32);
   t.cache.window->free_window(std::span(slots).first(16));
-  const Inserted inserted = *t.cache->insert({tokens(32)}, slots, {.window_released = 16});
+  const Inserted inserted = *t.cache->paths().insert({tokens(32)}, slots, {.window_released = 16});
   EXPECT_EQ(inserted.revived, 16u);
   EXPECT_EQ(inserted.freed, 32u);
   EXPECT_EQ(t.cache.probe(tokens(32)), 32u);
@@ -485,7 +487,7 @@ TEST(Window, SmallerThanAPageMovesOverWhereSomeoneReadsTheOldSlots) {
   SmallWindow t(4);
   const Slots old = t.cache.slots_of(tokens(48));
   Lease reader = t.cache.hold(tokens(48));
-  const Inserted inserted = *t.cache->insert({tokens(32)}, t.cache.take(32));
+  const Inserted inserted = *t.cache->paths().insert({tokens(32)}, t.cache.take(32));
   EXPECT_EQ(inserted.revived, 32u);
   EXPECT_EQ(t.cache.slots_of(tokens(48)), old);
   EXPECT_EQ(t.cache.probe(tokens(32)), 32u);
@@ -498,7 +500,7 @@ TEST(Window, SmallerThanAPageStillMakesRowsOfTheNextPageWorthCopying) {
   const Match match = cache.match(tokens(24));
   EXPECT_EQ(match.length, 16u);
   EXPECT_EQ(match.partial_length, 8u);
-  Lease lease = *cache->lock(match);
+  Lease lease = *cache->paths().lock(match);
   EXPECT_EQ(cache.window_sizes().protected_tokens, 32u);  // of both pages
   lease.release_partial();
   EXPECT_EQ(cache.window_sizes().protected_tokens, 16u);
@@ -506,7 +508,7 @@ TEST(Window, SmallerThanAPageStillMakesRowsOfTheNextPageWorthCopying) {
 }
 
 TEST(Window, SmallerThanAPageOfPairsNeedsOnlyTheLastPage) {
-  HybridCache cache({.page_size = 16, .bigram = true, .window = 4});
+  HybridCache cache(16, {.bigram = true, .window = 4});
   cache.put(tokens(33));
   cache.match(tokens(17));
   cache.match(tokens(33));
@@ -521,7 +523,7 @@ TEST(Window, SmallerThanAPageOfPairsNeedsOnlyTheLastPage) {
 TEST(WindowDump, ShowsBothSides) {
   TombstoneTrunk t;
   const Lease lease = t.cache.hold(t.left);
-  const std::string dump = t.cache->dump();
+  const std::string dump = t.cache->inspect().dump();
   EXPECT_NE(dump.find("| tombstone"), std::string::npos);
   EXPECT_NE(dump.find("| window locks 1"), std::string::npos);
   EXPECT_NE(dump.find("| window locks 0 evictable"), std::string::npos);
@@ -534,9 +536,9 @@ TEST(WindowDump, ShowsBothSides) {
 TEST(WindowStats, CountWhatLeftAndWhatCameBack) {
   TombstoneTrunk t;
   t.cache.put(tokens(8));
-  EXPECT_EQ(t.cache->stats().evicted_window_tokens, 8u);
-  EXPECT_EQ(t.cache->stats().revived_tokens, 8u);
-  EXPECT_EQ(t.cache->stats().evicted_tokens, 0u);
+  EXPECT_EQ(t.cache->inspect().stats().evicted_window_tokens, 8u);
+  EXPECT_EQ(t.cache->inspect().stats().revived_tokens, 8u);
+  EXPECT_EQ(t.cache->inspect().stats().evicted_tokens, 0u);
 }
 
 TEST(WindowReset, GivesBackBothSides) {

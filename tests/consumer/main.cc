@@ -2,7 +2,6 @@
 // Includes every public header and uses the cache once, as an engine outside this repository would.
 #include <pando/allocator.h>
 #include <pando/cache.h>
-#include <pando/chunk_cache.h>
 #include <pando/diagnostics.h>
 #include <pando/event_publisher.h>
 #include <pando/events.h>
@@ -14,6 +13,7 @@
 #include <pando/slot_allocator.h>
 #include <pando/trace_recorder.h>
 #include <pando/types.h>
+#include "pando/paths.h"
 
 #include <cstdio>
 #include <vector>
@@ -21,7 +21,6 @@
 int main() {
   auto allocator = *pando::PagedAllocator::create({.capacity_tokens = 64, .page_size = 4});
   pando::CacheOptions options;
-  options.page_size = 4;
   options.events = true;
 #ifdef WITH_metrics
   auto metrics = *pando::Metrics::create();
@@ -36,7 +35,7 @@ int main() {
   auto publisher = *pando::EventPublisher::create();
   publisher->publish(cache->take_events());
 #endif
-  const std::size_t found = cache->match({tokens})->length;
+  const std::size_t found = cache->paths().match({tokens})->length;
   std::printf("consumer: %zu of %zu tokens cached\n", found, tokens.size());
   return found == 8 && cache->check().ok() ? 0 : 1;
 }

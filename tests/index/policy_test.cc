@@ -79,7 +79,7 @@ struct Outcome {
 class PolicyInCache : public ::testing::TestWithParam<Outcome> {};
 
 TEST_P(PolicyInCache, EvictsInItsOrder) {
-  TestCache cache({}, 1024, GetParam().policy);
+  TestCache cache(1, {}, 1024, GetParam().policy);
   const Tokens a = tokens(2, 10), b = tokens(2, 20), c = tokens(2, 30);
   cache.put(a, {}, {.priority = 1});
   cache.put(b, {}, {.priority = 3});
@@ -114,7 +114,7 @@ class LongestFirst final : public EvictionPolicy {
 };
 
 TEST(UserPolicy, DecidesWhatIsEvicted) {
-  TestCache cache({}, 1024, std::make_unique<LongestFirst>());
+  TestCache cache(1, {}, 1024, std::make_unique<LongestFirst>());
   cache.put(tokens(3, 10));
   cache.put(tokens(8, 20));
   cache.put(tokens(5, 30));
@@ -126,7 +126,7 @@ TEST(UserPolicy, DecidesWhatIsEvicted) {
 }
 
 TEST(UserPolicy, IsAskedAgainWhenASplitOrATrimChangesTheLength) {
-  TestCache cache({}, 1024, std::make_unique<LongestFirst>());
+  TestCache cache(1, {}, 1024, std::make_unique<LongestFirst>());
   cache.put(tokens(8, 20));
   cache.put(tokens(5, 30));
   cache.match(tokens(6, 20));  // leaves an edge of two at the end

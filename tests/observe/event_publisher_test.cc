@@ -15,6 +15,7 @@
 #include "observe/block_mirror.h"
 #include "observe/event_encoder.h"
 #include "observe/event_replies.h"
+#include "pando/inspect.h"
 #include "support/cache_fixture.h"
 
 namespace pando::testing {
@@ -27,7 +28,7 @@ std::string hex(std::string_view bytes) {
 }
 
 std::vector<KvEvent> events_of(const Tokens& key, std::string_view ns = {}) {
-  TestCache cache({.page_size = 4, .events = true}, key.size() + 8);
+  TestCache cache(4, {.events = true}, key.size() + 8);
   cache.put(key, ns);
   return cache->take_events();
 }
@@ -93,7 +94,7 @@ struct Listener {
 
 TEST(BlockMirrorTest, TellsWhatTheEventsToldInAnyMixture) {
   for (const bool bigram : {false, true}) {
-    TestCache cache({.page_size = 4, .bigram = bigram, .events = true}, 256);
+    TestCache cache(4, {.bigram = bigram, .events = true}, 256);
     BlockMirror mirror;
     Listener truth;
     Random random(bigram ? 4 : 3);
@@ -113,7 +114,7 @@ TEST(BlockMirrorTest, TellsWhatTheEventsToldInAnyMixture) {
       mirror.state(1 + random.below(8), [&](const KvEvent& event) { again.hear(event); });
       ASSERT_EQ(again.known, truth.known);
       ASSERT_EQ(again.orphans, 0u);
-      for (const KvEvent& event : cache->events_of_all()) from_cache.hear(event);
+      for (const KvEvent& event : cache->inspect().events_of_all()) from_cache.hear(event);
       ASSERT_EQ(from_cache.known, truth.known);
       ASSERT_EQ(from_cache.orphans, 0u);
     }

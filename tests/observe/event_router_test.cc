@@ -12,6 +12,7 @@
 #include "observe/event_encoder.h"
 #include "pando/block_cache.h"
 #include "pando/event_publisher.h"
+#include "pando/inspect.h"
 #include "support/python_child.h"
 #include "support/tier_fixture.h"
 
@@ -99,14 +100,14 @@ class EventRouter : public ::testing::Test {
   Random random{7};
 };
 
-const TierSetup kEvents{.cache = {.page_size = 4, .events = true}};
+const TierSetup kEvents{.page_size = 4, .cache = {.events = true}};
 
 // ---- Field by field ----------------------------------------------------------------------------
 
 TEST_F(EventRouter, ReadsTheDialectOfSglang) {
   open({.dialect = EventDialect::sglang, .data_parallel_rank = 2});
   const auto child = router();
-  TestCache cache({.page_size = 4, .events = true});
+  TestCache cache(4, {.events = true});
   cache.put(tokens(8));
   publish(cache->take_events());
   cache.put(tokens(8) + tokens(4, 50));
@@ -220,7 +221,7 @@ TEST_F(EventRouter, SnapshotsOfNothingAndOfMuchAreWhole) {
   json told = child->ask("snapshot");
   EXPECT_EQ(told.at("next"), 0);
   EXPECT_EQ(told.at("batches"), 1);
-  TestCache cache({.page_size = 1, .events = true}, 40000);
+  TestCache cache(1, {.events = true}, 40000);
   for (Token i = 0; i < 40; ++i)
     cache.put(tokens(400 + 10 * static_cast<std::size_t>(i), 1000 * i));
   publish(cache->take_events());
@@ -268,7 +269,7 @@ TEST_F(EventRouter, IsToldAgainWhatADropHasCost) {
   publish(work(cache, 1));
   (void)until_end(*child);
   (void)work(cache, 50);  // never published
-  std::vector<KvEvent> large = cache->events_of_all();
+  std::vector<KvEvent> large = cache->inspect().events_of_all();
   for (int i = 0; i < 3; ++i) large.insert(large.end(), large.begin(), large.end());
   EXPECT_FALSE(publisher->publish(large));
   EXPECT_EQ(publisher->stats().dropped_batches, 1u);
@@ -276,7 +277,7 @@ TEST_F(EventRouter, IsToldAgainWhatADropHasCost) {
   EXPECT_EQ(told.at("state"), json::array()) << "nothing is believed any more";
   EXPECT_GE(told.at("snapshots"), 1) << "the gap was seen, and nobody can fill it";
 
-  std::vector<KvEvent> all = cache->events_of_all();
+  std::vector<KvEvent> all = cache->inspect().events_of_all();
   expected.clear();
   for (const KvEvent& event : all) apply(event);
   publisher->restate(std::move(all));
@@ -290,7 +291,7 @@ TEST_F(EventRouter, IsToldAgainWhatADropHasCost) {
 TEST_F(EventRouter, RequestsThatMakeNoSenseEndAtOnce) {
   open({.snapshots = false});
   const auto child = router(/*connected=*/false);
-  TestCache cache({.events = true});
+  TestCache cache(1, {.events = true});
   cache.put(tokens(4));
   publish(cache->take_events());
   publisher->flush();
@@ -316,7 +317,7 @@ double publish_many(EventPublisher& publisher, const std::vector<KvEvent>& event
 }
 
 TEST_F(EventRouter, ThatNeverReadsSlowsNobodyDown) {
-  TestCache cache({.page_size = 4, .events = true});
+  TestCache cache(4, {.events = true});
   cache.put(tokens(64));
   const std::vector<KvEvent> events = cache->take_events();
   constexpr int kBatches = 20'000;

@@ -18,6 +18,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "support/shared_store.h"
 
 namespace pando::testing {
@@ -49,8 +51,8 @@ std::string read_doc(const std::string& name) {
 /// Everything that there is, errors and tenants included.
 std::set<std::string> exported_names() {
   auto metrics = *Metrics::create({.max_tenants = 1});
-  TestCache cache({.observer = metrics.get()});
-  (void)cache->match({});
+  TestCache cache(1, {.observer = metrics.get()});
+  (void)cache->paths().match({});
   cache.put(tokens(4), "a");
   (void)cache.match(tokens(4), "a");
   metrics->collect(*cache.cache);
@@ -59,7 +61,7 @@ std::set<std::string> exported_names() {
 
 TEST(Metrics, CountHitsMissesAndReasons) {
   auto metrics = *Metrics::create();
-  TestCache cache({.page_size = 4, .observer = metrics.get()});
+  TestCache cache(4, {.observer = metrics.get()});
   cache.put(tokens(8));
   (void)cache.match(tokens(8) + tokens(5, 90));
   const std::string text = metrics->text();
@@ -74,8 +76,8 @@ TEST(Metrics, CountHitsMissesAndReasons) {
 
 TEST(Metrics, CountErrorsByCallAndCode) {
   auto metrics = *Metrics::create();
-  TestCache cache({.observer = metrics.get()});
-  (void)cache->match({});
+  TestCache cache(1, {.observer = metrics.get()});
+  (void)cache->paths().match({});
   EXPECT_EQ(value_of(metrics->text(),
                      "pando_call_errors_total{call=\"match\",error=\"invalid_argument\"}"),
             1);
@@ -83,7 +85,7 @@ TEST(Metrics, CountErrorsByCallAndCode) {
 
 TEST(Metrics, TotalsGoOnAfterAReset) {
   auto metrics = *Metrics::create();
-  TieredCache cache({.cache = {.page_size = 4, .observer = metrics.get()}});
+  TieredCache cache({.page_size = 4, .cache = {.observer = metrics.get()}});
   for (int i = 0; i < 2; ++i) {
     cache.put(tokens(8));
     cache.settle();
@@ -100,12 +102,12 @@ using MetricsOfTiers = StorageTierTest;
 
 TEST_F(MetricsOfTiers, MirrorSizesAndTheStore) {
   auto metrics = *Metrics::create({.labels = {{"rank", "3"}}});
-  TieredCache cache({.cache = {.page_size = 4, .observer = metrics.get()}});
+  TieredCache cache({.page_size = 4, .cache = {.observer = metrics.get()}});
   attach(cache);
   cache.put(tokens(16));
   cache.settle();
   cache->evict(8);
-  const Lease lease = *cache->lock(cache.match(tokens(8)));
+  const Lease lease = *cache->paths().lock(cache.match(tokens(8)));
   metrics->collect(*cache.cache);
   const std::string text = metrics->text();
   const auto tokens_of = [&](const char* tier, const char* state) {
@@ -123,7 +125,7 @@ TEST_F(MetricsOfTiers, MirrorSizesAndTheStore) {
 
 TEST(Metrics, TenantsAreBounded) {
   auto metrics = *Metrics::create({.max_tenants = 2});
-  TestCache cache({.observer = metrics.get()});
+  TestCache cache(1, {.observer = metrics.get()});
   for (const char* tenant : {"a", "b", "c", "d"})
     cache.put(tokens(4), make_namespace({.tenant = tenant, .salt = "secret"}));
   const std::string text = metrics->text();
@@ -135,7 +137,7 @@ TEST(Metrics, TenantsAreBounded) {
 
 TEST(Metrics, ATenantNamedOtherIsNoTrouble) {
   auto metrics = *Metrics::create({.max_tenants = 2});
-  TestCache cache({.observer = metrics.get()});
+  TestCache cache(1, {.observer = metrics.get()});
   for (const char* ns : {"other", "b\n\xff", "c"}) cache.put(tokens(4), ns);
   EXPECT_EQ(value_of(metrics->text(), "pando_tenant_inserted_tokens_total{tenant=\"other\"}"), 8);
   EXPECT_EQ(value_of(metrics->text(), "pando_tenant_inserted_tokens_total{tenant=\"b\?\?\"}"), 4);
@@ -206,7 +208,7 @@ std::string get(std::uint16_t port) {
 
 TEST(MetricsHttp, AnswersAtTheGivenPort) {
   auto metrics = *Metrics::create();
-  TestCache cache({.observer = metrics.get()});
+  TestCache cache(1, {.observer = metrics.get()});
   cache.put(tokens(8));
   const std::uint16_t port = *metrics->serve();
   const std::string reply = get(port);
@@ -226,7 +228,7 @@ TEST(MetricsHttp, APortThatIsTakenIsAnError) {
 TEST(MetricsHttp, ScrapesRunWhileTheCacheWorks) {
   auto metrics = *Metrics::create({.max_tenants = 2});
   const std::uint16_t port = *metrics->serve();
-  TestCache cache({.page_size = 4, .observer = metrics.get()}, 256);
+  TestCache cache(4, {.observer = metrics.get()}, 256);
   std::atomic<bool> done = false;
   std::size_t num_scrapes = 0;
   double last = 0;
@@ -249,7 +251,7 @@ TEST(MetricsHttp, ScrapesRunWhileTheCacheWorks) {
   scraper.join();
   EXPECT_GT(num_scrapes, 0u);
   EXPECT_EQ(value_of(metrics->text(), "pando_inserted_tokens_total{kind=\"new\"}"),
-            static_cast<double>(cache->stats().inserted_tokens));
+            static_cast<double>(cache->inspect().stats().inserted_tokens));
   EXPECT_EQ(value_of(metrics->text(), "pando_request_duration_seconds_count"), 2000);
 }
 

@@ -10,6 +10,8 @@
 
 #include "base/random.h"
 #include "pando/block_cache.h"
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "support/shared_store.h"
 #include "support/tally_observer.h"
 
@@ -18,13 +20,11 @@ namespace {
 
 using Calls = std::vector<std::string>;
 
-CacheOptions observed_by(CacheObserver& observer, std::size_t page_size = 4) {
-  return {.page_size = page_size, .observer = &observer};
-}
+CacheOptions observed_by(CacheObserver& observer) { return {.observer = &observer}; }
 
 TEST(Observer, ARequestIsToldCallByCall) {
   TallyObserver seen;
-  TestCache cache(observed_by(seen));
+  TestCache cache(4, observed_by(seen));
   Running r(tokens(10));
   r.start(cache).value();
   r.allocate(cache).value();
@@ -41,7 +41,7 @@ TEST(Observer, ARequestIsToldCallByCall) {
 
 TEST(Observer, AMatchTellsHitsAndWhyItEnded) {
   TallyObserver seen;
-  TestCache cache(observed_by(seen));
+  TestCache cache(4, observed_by(seen));
   cache.put(tokens(8));
   (void)cache.match(tokens(8) + tokens(4, 90));
   EXPECT_EQ(seen.asked, 12u);
@@ -51,7 +51,7 @@ TEST(Observer, AMatchTellsHitsAndWhyItEnded) {
 
 TEST(Observer, FinishTellsPromptAndOutput) {
   TallyObserver seen;
-  TestCache cache(observed_by(seen));
+  TestCache cache(4, observed_by(seen));
   Request request = *cache->start(tokens(12));
   request.append(tokens(8, 13)).value();
   cache->allocate(request).value();
@@ -63,7 +63,7 @@ TEST(Observer, FinishTellsPromptAndOutput) {
 
 TEST(Observer, AnAllocationThatEvictsTellsOfBoth) {
   TallyObserver seen;
-  TestCache cache(observed_by(seen), 16);
+  TestCache cache(4, observed_by(seen), 16);
   cache.put(tokens(16));
   Running r(tokens(8, 100));
   r.start(cache).value();
@@ -77,8 +77,8 @@ TEST(Observer, AnAllocationThatEvictsTellsOfBoth) {
 
 TEST(Observer, CallsThatFailAreToldWithoutFacts) {
   TallyObserver seen;
-  TestCache cache(observed_by(seen));
-  EXPECT_FALSE(cache->match({}).ok());
+  TestCache cache(4, observed_by(seen));
+  EXPECT_FALSE(cache->paths().match({}).ok());
   Running r(Tokens{1, -1, 2, 3, 4});
   EXPECT_FALSE(r.start(cache).ok());
   EXPECT_EQ(seen.calls, (Calls{"match!", "start!"}));
@@ -88,7 +88,7 @@ TEST(Observer, CallsThatFailAreToldWithoutFacts) {
 TEST(Observer, ResetAndTheEndAreNoEvictions) {
   TallyObserver seen;
   {
-    TestCache cache(observed_by(seen));
+    TestCache cache(4, observed_by(seen));
     cache.put(tokens(8));
     cache->reset().value();
     cache.put(tokens(8));
@@ -108,7 +108,7 @@ TEST(Observer, AFanOutTellsAllInOrder) {
   Noter a("a", log), b("b", log);
   TallyObserver tally;
   ObserverFanOut all({&a, &tally, &b});
-  TestCache cache(observed_by(all));
+  TestCache cache(4, observed_by(all));
   cache.put(tokens(8));
   (void)cache.match(tokens(8));
   EXPECT_EQ(log, "abab");
@@ -138,7 +138,7 @@ using ObserverSums = StorageTierTest;
 TEST_F(ObserverSums, AreTheCachesOwnOverARandomWorkload) {
   for (const bool hybrid : {false, true}) {
     TallyObserver seen;
-    TierSetup setup{.cache = {.page_size = 4, .observer = &seen}};
+    TierSetup setup{.page_size = 4, .cache = {.observer = &seen}};
     if (hybrid) {
       setup.cache.window = 8;
       setup.cache.state = StateOptions{};
@@ -160,12 +160,12 @@ TEST_F(ObserverSums, AreTheCachesOwnOverARandomWorkload) {
       }
       cache.put(key, ns);
       if (random.below(4) == 0) cache->evict(random.below(32));
-      if (random.below(8) == 0) cache->evict_host(random.below(32));
+      if (random.below(8) == 0) cache->tiers().evict_host(random.below(32));
       cache.settle();
     }
-    expect_same_sums(seen, cache->stats(), cache->tier_stats());
+    expect_same_sums(seen, cache->inspect().stats(), cache->tiers().stats());
     // What a request gains is all copied, unless the device had tokens that only lacked a window.
-    const std::uint64_t copied = cache->tier_stats().loaded_tokens;
+    const std::uint64_t copied = cache->tiers().stats().loaded_tokens;
     EXPECT_TRUE(hybrid ? seen.tier.loaded_tokens >= copied : seen.tier.loaded_tokens == copied);
     EXPECT_GT(seen.stats.duplicate_tokens + seen.tier.loaded_tokens, 0u);
     EXPECT_GT(seen.tier.demoted_tokens, 0u);

@@ -55,7 +55,7 @@ class TraceRecorderTest : public ::testing::Test {
 
 TEST_F(TraceRecorderTest, WritesARequestWhenItFinishes) {
   auto recorder = *TraceRecorder::create(options());
-  TestCache cache({.page_size = 4, .observer = recorder.get()});
+  TestCache cache(4, {.observer = recorder.get()});
   Request request = *cache->start(tokens(10), {.ns = "tenant"});
   request.append(tokens(4, 11)).value();
   cache->allocate(request).value();
@@ -213,7 +213,7 @@ TEST_F(TraceRecorderTest, ThreadsMayShareARecorderAndTheEndWritesAll) {
     std::vector<std::thread> threads;
     for (Token t = 0; t < 3; ++t) {
       threads.emplace_back([&, t] {
-        TestCache cache({.page_size = 4, .observer = recorder.get()}, 256);
+        TestCache cache(4, {.observer = recorder.get()}, 256);
         for (Token i = 0; i < 200; ++i) {
           Running r(tokens(20, 1000 * t + i));
           r.start(cache).value();

@@ -40,7 +40,7 @@ class MirroredBlocks {
     });
     options.options = R"({"prefetch_threshold": 4, "prefetch_max_tokens": 1000})";
     options.prefetch_policy = "wait_complete";
-    cache_->attach_storage(options).value();
+    cache_->tiers().attach_storage(options).value();
   }
   ~MirroredBlocks() {
     copier_.at_once(true);
@@ -56,7 +56,7 @@ class MirroredBlocks {
     compare();
     return wrong_;
   }
-  TierStats stats() const { return cache_->tier_stats(); }
+  TierStats stats() const { return cache_->tiers().stats(); }
   std::size_t num_refused() const { return num_refused_; }
 
  private:
@@ -105,7 +105,7 @@ class MirroredBlocks {
       case 3:
         return run_request();
       case 4:
-        (void)cache_->evict_host(pick(12));
+        (void)cache_->tiers().evict_host(pick(12));
         return;
       case 5:
         return fetch();
@@ -126,7 +126,7 @@ class MirroredBlocks {
     const std::size_t length = computed.length + computed.host_length;
     const std::size_t total = request.tokens().size();
     if (!cache_->allocate(request, total - length, {.computed = &computed})) return;
-    while (cache_->under_way().loads > 0) poll();
+    while (cache_->tiers().under_way().loads > 0) poll();
     for (TieredCache::Side& side : cache_.sides) side.device->open_gate();
     if (request.is_broken()) return cache_->preempt(request);
     if (!cache_.holds(request, length)) wrong("a hit has other bytes");

@@ -5,6 +5,7 @@
 #include <functional>
 #include <thread>
 
+#include "pando/paths.h"
 #include "support/mirrored_cache.h"
 
 namespace pando::testing {
@@ -92,7 +93,7 @@ TEST(MirroredCache, OptionsRefusedByOneRankAreRefusedByAll) {
     const auto slots = *PagedAllocator::create({.capacity_tokens = 64, .page_size = 1});
     CacheOptions options;
     options.ranks = &ranks;
-    options.page_size = ranks.rank() == 1 ? 3 : 1;
+    options.retention.max_pinned_share = ranks.rank() == 1 ? 2 : 0.5;
     const auto cache = PrefixCache::create(options, *slots);
     ASSERT_FALSE(cache.ok());
     EXPECT_EQ(cache.error().code,
@@ -106,14 +107,14 @@ TEST(MirroredCache, AStoreThatOneRankCannotOpenIsAttachedByNone) {
     StorageOptions options;
     options.backend = "memory";
     options.options = ranks.rank() == 3 ? R"({"prefetch_threshold": "many"})" : "";
-    ASSERT_FALSE(cache->attach_storage(options).ok());
-    EXPECT_FALSE(cache->has_storage());
+    ASSERT_FALSE(cache->tiers().attach_storage(options).ok());
+    EXPECT_FALSE(cache->tiers().has_storage());
     options.options = "";
     options.prefetch_policy = ranks.rank() == 2 ? "sometimes" : "timeout";
-    ASSERT_FALSE(cache->attach_storage(options).ok());
-    EXPECT_FALSE(cache->has_storage());
+    ASSERT_FALSE(cache->tiers().attach_storage(options).ok());
+    EXPECT_FALSE(cache->tiers().has_storage());
     options.prefetch_policy = "timeout";
-    EXPECT_TRUE(cache->attach_storage(options).ok());
+    EXPECT_TRUE(cache->tiers().attach_storage(options).ok());
   });
 }
 
@@ -127,17 +128,17 @@ TEST(MirroredCache, WhatOneRankWouldComputeNoneLoads) {
       cache.settle();
       cache->evict(16);
       Slots at(16);
-      Lease lease = *cache->lock(*cache->match({key}, at));
-      const LoadOutcome outcome = cache->load_back(lease, at)->outcome;
+      Lease lease = *cache->paths().lock(*cache->paths().match({key}, at));
+      const LoadOutcome outcome = cache->paths().load_back(lease, at)->outcome;
       cache.settle();
       cache.open_gates();
       return outcome;
     };
     cache.put(key);
     EXPECT_EQ(load(), LoadOutcome::loaded);
-    cache->report_prefill(1000, ranks.rank() == 1 ? 1e-12 : 1e12).value();
+    cache->tiers().report_prefill(1000, ranks.rank() == 1 ? 1e-12 : 1e12).value();
     EXPECT_EQ(load(), LoadOutcome::recompute);
-    EXPECT_EQ(cache->tier_stats().gated_loads, 1u);
+    EXPECT_EQ(cache->tiers().stats().gated_loads, 1u);
     EXPECT_TRUE(cache.closes());
   });
 }
@@ -183,7 +184,7 @@ TEST(MirroredCache, APollIsOneExchangeHoweverMuchIsUnderWay) {
   StorageOptions options;
   options.backend = "memory";
   options.options = R"({"prefetch_threshold": 1})";
-  cache->attach_storage(options).value();
+  cache->tiers().attach_storage(options).value();
   for (Token first = 0; first < 5; ++first) cache.put(tokens(4, 100 * first));
   (void)cache->prefetch({tokens(8, 1000)});
   copier.step(0);

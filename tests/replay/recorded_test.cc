@@ -44,7 +44,6 @@ TEST(RecordedTrace, IsReplayedAsItWasServed) {
         *TraceRecorder::create({.path = directory / "trace.jsonl", .block_tokens = 8});
     const auto allocator = *PagedAllocator::create({.capacity_tokens = 1 << 16, .page_size = 8});
     CacheOptions options;
-    options.page_size = 8;
     options.observer = recorder.get();
     const auto cache = *PrefixCache::create(options, *allocator);
     for (const Prompt& prompt : prompts()) {

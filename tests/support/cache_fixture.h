@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "pando/cache.h"
+#include "pando/inspect.h"
+#include "pando/paths.h"
 
 namespace pando::testing {
 
@@ -52,13 +54,13 @@ template <typename T>
 
 class TestCache {
  public:
-  explicit TestCache(const CacheOptions& options = {}, std::size_t capacity_tokens = 1024,
-                     std::string_view policy = "lru")
-      : TestCache(options, capacity_tokens, *make_policy(policy)) {}
-  TestCache(const CacheOptions& options, std::size_t capacity_tokens,
+  explicit TestCache(std::size_t page_size = 1, const CacheOptions& options = {},
+                     std::size_t capacity_tokens = 1024, std::string_view policy = "lru")
+      : TestCache(page_size, options, capacity_tokens, *make_policy(policy)) {}
+  TestCache(std::size_t page_size, const CacheOptions& options, std::size_t capacity_tokens,
             std::unique_ptr<EvictionPolicy> policy)
-      : allocator(*PagedAllocator::create(
-            {.capacity_tokens = capacity_tokens, .page_size = options.page_size})),
+      : allocator(
+            *PagedAllocator::create({.capacity_tokens = capacity_tokens, .page_size = page_size})),
         cache(*PrefixCache::create(options, *allocator, std::move(policy))) {}
 
   PrefixCache* operator->() const { return cache.get(); }
@@ -75,22 +77,26 @@ class TestCache {
   /// Inserts `key` with fresh slots, and gives the unaligned tail back.
   Inserted put(const Tokens& key, std::string_view ns = {}, const InsertOptions& options = {}) {
     const Slots slots = take(key.size());
-    const Inserted inserted = *cache->insert({key, ns}, slots, options);
+    const Inserted inserted = *cache->paths().insert({key, ns}, slots, options);
     if (!cache->options().disabled) allocator->free(std::span(slots).subspan(inserted.length));
     return inserted;
   }
 
-  Match match(const Tokens& key, std::string_view ns = {}) { return *cache->match({key, ns}); }
+  Match match(const Tokens& key, std::string_view ns = {}) {
+    return *cache->paths().match({key, ns});
+  }
   std::size_t probe(const Tokens& key, std::string_view ns = {}) const {
-    return cache->probe({key, ns});
+    return cache->paths().probe({key, ns});
   }
   /// The slots that a match writes.
   Slots slots_of(const Tokens& key, std::string_view ns = {}) {
     Slots out(key.size());
-    out.resize(cache->match({key, ns}, out)->length);
+    out.resize(cache->paths().match({key, ns}, out)->length);
     return out;
   }
-  Lease hold(const Tokens& key, std::string_view ns = {}) { return *cache->lock(match(key, ns)); }
+  Lease hold(const Tokens& key, std::string_view ns = {}) {
+    return *cache->paths().lock(match(key, ns));
+  }
 
   /// Every slot is the allocator's, the tree's, or one of `held` that the test has; all proofs
   /// hold.
@@ -99,7 +105,7 @@ class TestCache {
       if (!status.ok()) return ::testing::AssertionFailure() << status.error().message;
     }
     const std::size_t available = allocator->available();
-    const std::size_t total = cache->sizes().total;
+    const std::size_t total = cache->inspect().sizes().total;
     if (available + total + held == allocator->capacity()) return ::testing::AssertionSuccess();
     return ::testing::AssertionFailure() << available << " free + " << total << " cached + " << held
                                          << " held, of " << allocator->capacity();
@@ -167,7 +173,9 @@ struct Running {
 /// What must not change when a call is refused.
 struct Snapshot {
   explicit Snapshot(const TestCache& cache)
-      : dump(cache->dump()), sizes(cache->sizes()), available(cache.allocator->available()) {}
+      : dump(cache->inspect().dump()),
+        sizes(cache->inspect().sizes()),
+        available(cache.allocator->available()) {}
 
   std::string dump;
   Sizes sizes;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "pando/diagnostics.h"
+#include "pando/inspect.h"
 #include "support/cache_model_internal.h"
 
 namespace pando::testing {
@@ -56,7 +57,6 @@ CacheModel::CacheModel(const ModelConfig& config)
 
 void CacheModel::make_cache() {
   CacheOptions options;
-  options.page_size = config_.page_size;
   options.bigram = config_.bigram;
   options.events = config_.events;
   options.evict_whole_nodes = config_.whole_nodes;
@@ -79,6 +79,7 @@ EngineSlots CacheModel::engine_slots() {
     to.assign(slots.begin(), slots.end());
   };
   return {.max_slots = (config_.num_pages + 1) * config_.page_size,
+          .page_size = config_.page_size,
           .free = [=, this](std::span<const SlotId> slots) { record(told_.freed, slots); },
           .free_window =
               [=, this](std::span<const SlotId> slots) { record(told_.window_freed, slots); },
@@ -335,7 +336,7 @@ void CacheModel::compare() {
 
 void CacheModel::compare_sizes() const {
   for (const auto kind : {ComponentKind::full, ComponentKind::window, ComponentKind::state}) {
-    const Sizes sizes = cache_->sizes(kind);
+    const Sizes sizes = cache_->inspect().sizes(kind);
     const auto [total, locked] = reference_.count(kind);
     const std::size_t unit = kind == ComponentKind::state ? 1 : config_.page_size;
     require(sizes.total == total * unit && sizes.protected_tokens == locked * unit &&
@@ -349,7 +350,7 @@ void CacheModel::compare_sizes() const {
 void CacheModel::compare_slots() const {
   (config_.window ? window_allocator_->check() : allocator_->check()).value();
   std::set<std::uint32_t> owned;
-  for (const SlotId slot : cache_->all_slots()) owned.insert(page_of(slot));
+  for (const SlotId slot : cache_->inspect().all_slots()) owned.insert(page_of(slot));
   require(owned == reference_.owned(), "the tree holds other pages than expected");
   require(full_side().available_pages() == free_.size(), "{} pages free, expected {}",
           full_side().available_pages(), free_.size());

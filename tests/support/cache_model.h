@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "pando/cache.h"
+#include "pando/paths.h"
 #include "support/reference_cache.h"
 
 namespace pando::testing {

@@ -2,6 +2,8 @@
 // The model's operations on keys and leases.
 #include <algorithm>
 
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "support/cache_model.h"
 #include "support/cache_model_internal.h"
 
@@ -13,7 +15,7 @@ CacheModel::SavedMatch CacheModel::do_match(const KeyData& key, std::vector<Slot
   std::vector<SlotId> own(key.tokens.size());
   std::vector<SlotId>& out = slots != nullptr ? *slots : own;
   SavedMatch saved;
-  saved.match = *cache_->match(key.view(), out);
+  saved.match = *cache_->paths().match(key.view(), out);
   ReferenceCache::Found found = reference_.match(key.ns, key.tokens);
   const Match& match = saved.match;
   require(match.length == found.num_pages * config_.page_size,
@@ -90,7 +92,7 @@ void CacheModel::do_lock(const SavedMatch& saved) {
         (saved.path && !reference_.is_valid_end(saved.path->end)) ||
         (saved.partial && config_.window && !reference_.has_window(saved.partial->end, num_pages));
   }
-  Result<Lease> lease = cache_->lock(saved.match);
+  Result<Lease> lease = cache_->paths().lock(saved.match);
   require(lease.ok() != stale, "lock of a {} match", stale ? "stale" : "good");
   if (stale) return;
   leases_.push_back({std::move(*lease), saved.path, saved.partial});
@@ -166,12 +168,12 @@ void CacheModel::do_insert(Bits& bits) {
   KeyData given = key;
   Lease lease;
   if (options.owned_by_tree > 0 && !config_.window && !config_.state && bits.chance(2)) {
-    lease = *cache_->lock(match);
+    lease = *cache_->paths().lock(match);
     options.held = &lease;
     std::fill_n(given.tokens.begin(), held, Token{-7});
     std::fill_n(slots.begin(), held, SlotId{-9});
   }
-  const Inserted inserted = *cache_->insert(given.view(), slots, options);
+  const Inserted inserted = *cache_->paths().insert(given.view(), slots, options);
   lease.release();
   require(inserted.length == num_pages * config_.page_size, "insert took {} tokens",
           inserted.length);
@@ -200,17 +202,17 @@ void CacheModel::do_evict(std::size_t num_tokens, std::size_t num_window_tokens,
 }
 
 void CacheModel::do_probe(Bits& bits) {
-  const std::string before = cache_->dump();
+  const std::string before = cache_->inspect().dump();
   const KeyData keys[] = {make_key(bits), make_key(bits)};
   const Key views[] = {keys[0].view(), keys[1].view()};
   std::size_t lengths[2];
-  cache_->probe(views, lengths);
+  cache_->paths().probe(views, lengths);
   for (std::size_t i = 0; i < 2; ++i) {
     const std::size_t expected =
         reference_.look(keys[i].ns, keys[i].tokens).num_pages * config_.page_size;
     require(lengths[i] == expected, "probe gives {}, expected {}", lengths[i], expected);
   }
-  require(cache_->dump() == before, "probe changed the tree");
+  require(cache_->inspect().dump() == before, "probe changed the tree");
 }
 
 void CacheModel::do_reset() {
@@ -233,7 +235,7 @@ void CacheModel::do_reset() {
 // ---- Refusing ----------------------------------------------------------------------------------
 
 void CacheModel::do_bad_input(Bits& bits) {
-  const std::string before = cache_->dump();
+  const std::string before = cache_->inspect().dump();
   KeyData key = make_key(bits);
   const std::size_t n = key.tokens.size();
   std::vector<SlotId> slots(n);
@@ -242,34 +244,34 @@ void CacheModel::do_bad_input(Bits& bits) {
   bool refused = false;
   switch (bits.below(11)) {
     case 0:
-      refused = !cache_->match({{}, key.ns});
+      refused = !cache_->paths().match({{}, key.ns});
       break;
     case 1:
-      refused = !cache_->insert(key.view(), std::span(slots).first(n - 1));
+      refused = !cache_->paths().insert(key.view(), std::span(slots).first(n - 1));
       break;
     case 2:
       key.tokens.assign(n, -1);
-      refused = !cache_->match(key.view());
+      refused = !cache_->paths().match(key.view());
       break;
     case 3:
       key.tokens.assign(n, -1);
-      refused = !cache_->insert(key.view(), slots);
+      refused = !cache_->paths().insert(key.view(), slots);
       break;
     case 4:
-      refused = !cache_->insert(key.view(), slots, {.owned_by_tree = n + 1});
+      refused = !cache_->paths().insert(key.view(), slots, {.owned_by_tree = n + 1});
       break;
     case 5:
       slots.assign(n, SlotId{0});
-      refused = !cache_->insert(key.view(), slots);
+      refused = !cache_->paths().insert(key.view(), slots);
       break;
     case 6:
-      refused = !cache_->lock(Match{.cache = 0});
+      refused = !cache_->paths().lock(Match{.cache = 0});
       break;
     case 8:  // not whole pages, beyond the key, or no window at all
-      refused = !cache_->insert(key.view(), slots, {.window_released = n + 1});
+      refused = !cache_->paths().insert(key.view(), slots, {.window_released = n + 1});
       break;
     case 9:  // of another pool
-      refused = !cache_->insert(key.view(), slots, {.snapshot = {0, 1'000'000}});
+      refused = !cache_->paths().insert(key.view(), slots, {.snapshot = {0, 1'000'000}});
       break;
     case 10: {  // a request that does not run
       Request request;
@@ -286,7 +288,7 @@ void CacheModel::do_bad_input(Bits& bits) {
     }
   }
   require(refused, "bad input was taken");
-  require(cache_->dump() == before, "bad input changed the tree");
+  require(cache_->inspect().dump() == before, "bad input changed the tree");
 }
 
 }  // namespace pando::testing

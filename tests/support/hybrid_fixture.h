@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "support/cache_fixture.h"
 
 namespace pando::testing {
@@ -20,8 +22,9 @@ class HybridCache {
   static constexpr std::size_t kWindowTokens = 512;
   static constexpr std::size_t kStates = 16;
 
-  explicit HybridCache(const CacheOptions& options, std::string_view policy = "lru")
-      : page_size(options.page_size),
+  HybridCache(std::size_t tokens_per_page, const CacheOptions& options,
+              std::string_view policy = "lru")
+      : page_size(tokens_per_page),
         states(options.state ? *StateAllocator::create(kStates) : nullptr) {
     if (options.window) {
       window = *WindowAllocator::create(
@@ -47,35 +50,39 @@ class HybridCache {
   /// Inserts `key`, of whole pages, with fresh slots, and a fresh snapshot where one is needed.
   Inserted put(const Tokens& key, InsertOptions options = {}, std::string_view ns = {}) {
     if (states && !options.snapshot) options.snapshot = take_state();
-    return *cache->insert({key, ns}, take(key.size()), options);
+    return *cache->paths().insert({key, ns}, take(key.size()), options);
   }
   /// As put, as a request does it that has matched first and computes the rest.
   Inserted put_rest(const Tokens& key, InsertOptions options = {}) {
     Slots slots(key.size());
-    options.owned_by_tree = cache->match({key}, slots)->length;
+    options.owned_by_tree = cache->paths().match({key}, slots)->length;
     if (states && !options.snapshot) options.snapshot = take_state();
     const Slots rest = take(key.size() - options.owned_by_tree);
     std::copy(rest.begin(), rest.end(),
               slots.begin() + static_cast<std::ptrdiff_t>(options.owned_by_tree));
-    return *cache->insert({key}, slots, options);
+    return *cache->paths().insert({key}, slots, options);
   }
-  Match match(const Tokens& key, std::string_view ns = {}) { return *cache->match({key, ns}); }
+  Match match(const Tokens& key, std::string_view ns = {}) {
+    return *cache->paths().match({key, ns});
+  }
   std::size_t probe(const Tokens& key, std::string_view ns = {}) const {
-    return cache->probe({key, ns});
+    return cache->paths().probe({key, ns});
   }
   Slots slots_of(const Tokens& key) {
     Slots out(key.size());
-    out.resize(cache->match({key}, out)->length);
+    out.resize(cache->paths().match({key}, out)->length);
     return out;
   }
-  Lease hold(const Tokens& key, std::string_view ns = {}) { return *cache->lock(match(key, ns)); }
+  Lease hold(const Tokens& key, std::string_view ns = {}) {
+    return *cache->paths().lock(match(key, ns));
+  }
   std::size_t evict_window(std::size_t num_tokens) {
     return cache->evict({.window_tokens = num_tokens}).window_tokens;
   }
 
-  Sizes full_sizes() const { return cache->sizes(); }
-  Sizes window_sizes() const { return cache->sizes(ComponentKind::window); }
-  Sizes state_sizes() const { return cache->sizes(ComponentKind::state); }
+  Sizes full_sizes() const { return cache->inspect().sizes(); }
+  Sizes window_sizes() const { return cache->inspect().sizes(ComponentKind::window); }
+  Sizes state_sizes() const { return cache->inspect().sizes(ComponentKind::state); }
 
   /// Every slot of every kind is the allocator's, the tree's, or one that the test says it has; all
   /// proofs hold.

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "pando/config.h"
+#include "pando/inspect.h"
+#include "pando/paths.h"
 #include "pando/ranks.h"
 #include "pando/store_backends.h"
 #include "support/step_copier.h"
@@ -32,7 +34,7 @@ inline void PrintTo(const MirrorCase& c, std::ostream* out) { *out << c.name; }
 
 inline std::vector<MirrorCase> mirror_cases() {
   TierSetup plain;
-  plain.cache.page_size = 2;
+  plain.page_size = 2;
   plain.write_policy = WritePolicy::write_through;
   TierSetup hybrid = plain;
   hybrid.cache.window = 4;
@@ -80,7 +82,7 @@ class MirroredCache {
     options.scope.pp_rank = rank / 2;
     options.scope.pp_size = 2;
     options.scope.same_on_all_tp_ranks = c.one_writer;
-    cache_->attach_storage(options).value();
+    cache_->tiers().attach_storage(options).value();
   }
   ~MirroredCache() {
     leases_.clear();
@@ -95,10 +97,11 @@ class MirroredCache {
     give_back_stolen();
     const ::testing::AssertionResult closes = cache_.closes();
     if (!closes) wrong(closes.message());
-    std::int64_t digests[] = {static_cast<std::int64_t>(cache_->digest()), 0};
+    std::int64_t digests[] = {static_cast<std::int64_t>(cache_->inspect().digest()), 0};
     digests[1] = ~digests[0];
     if (!ranks_.min(digests).ok()) wrong("the ranks have lost each other");
-    if (digests[0] != ~digests[1]) wrong("the trees differ; this one is\n" + cache_->dump());
+    if (digests[0] != ~digests[1])
+      wrong("the trees differ; this one is\n" + cache_->inspect().dump());
     return wrong_;
   }
   /// Everything ends; nothing is held or leaks.
@@ -106,13 +109,13 @@ class MirroredCache {
     leases_.clear();
     for (const PrefetchId id : fetches_) (void)cache_->end_prefetch(id);
     while (!poll().idle) continue;
-    if (cache_->sizes().protected_tokens != 0) wrong("something is still held");
+    if (cache_->inspect().sizes().protected_tokens != 0) wrong("something is still held");
     if (const Status s = cache_->reset(); !s) wrong(s.error().message);
     if (cache_.full.host->count(PageState::idle) != cache_.full.host->num_pages())
       wrong("host pages have leaked");
     return wrong_;
   }
-  TierStats stats() const { return cache_->tier_stats(); }
+  TierStats stats() const { return cache_->tiers().stats(); }
   std::size_t num_refused() const { return num_refused_; }
 
  private:
@@ -170,7 +173,7 @@ class MirroredCache {
     progress();
     const PollResult result = cache_->poll();
     loads_ -= result.loads;
-    const std::uint64_t failed = cache_->tier_stats().failed_loads;
+    const std::uint64_t failed = cache_->tiers().stats().failed_loads;
     loads_ -= failed - failed_loads_;
     failed_loads_ = failed;
     return result;
@@ -196,7 +199,7 @@ class MirroredCache {
         cache_->evict({.window_tokens = pick(12), .snapshots = pick(3)});
         return;
       case 6:
-        cache_->evict_host(pick(24));
+        cache_->tiers().evict_host(pick(24));
         return;
       case 7:
         return hold();
@@ -231,12 +234,12 @@ class MirroredCache {
     wait_for_loads();
     key_ = random_key();
     Slots at(key_.size());
-    const Match match = *cache_->match({key_}, at);
-    Lease lease = *cache_->lock(match);
+    const Match match = *cache_->paths().match({key_}, at);
+    Lease lease = *cache_->paths().lock(match);
     std::size_t cached = match.length;
     const std::uint64_t failed = failed_loads_;
     if (match.host_length > 0) {
-      const Result<LoadBack> loaded = cache_->load_back(lease, at);
+      const Result<LoadBack> loaded = cache_->paths().load_back(lease, at);
       if (loaded.ok() && loaded->outcome == LoadOutcome::loaded) ++loads_;
       if (loaded.ok()) cached += loaded->tokens;
     }
@@ -245,7 +248,7 @@ class MirroredCache {
     const ::testing::AssertionResult right = cache_.holds(key_, at, cached);
     if (!right) wrong(right.message());
     if (cache_.states && cache_.states->available() == 0 &&
-        cache_->sizes(ComponentKind::state).evictable == 0)
+        cache_->inspect().sizes(ComponentKind::state).evictable == 0)
       return;
     if (!cache_.take(at, cached)) return;
     cache_.compute(key_, at, cached, key_.size());
@@ -255,9 +258,9 @@ class MirroredCache {
     if (leases_.size() == 3) leases_.erase(leases_.begin());
     key_ = random_key();
     Slots at(key_.size());
-    Lease lease = *cache_->lock(*cache_->match({key_}, at));
+    Lease lease = *cache_->paths().lock(*cache_->paths().match({key_}, at));
     if (pick(2) == 0) {
-      const Result<LoadBack> loaded = cache_->load_back(lease, at);
+      const Result<LoadBack> loaded = cache_->paths().load_back(lease, at);
       if (loaded.ok() && loaded->outcome == LoadOutcome::loaded) ++loads_;
     }
     if (lease) leases_.push_back(std::move(lease));

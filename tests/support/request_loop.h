@@ -14,15 +14,14 @@
 #include <thread>
 #include <vector>
 
+#include "pando/inspect.h"
 #include "support/tier_fixture.h"
 
 namespace pando::testing {
 
 /// The device has room for three of the loop's keys, the host for eight: others must come from the
 /// store.
-inline TierSetup loop_setup() {
-  return {.cache = {.page_size = 4}, .device_tokens = 96, .host_tokens = 256};
-}
+inline TierSetup loop_setup() { return {.page_size = 4, .device_tokens = 96, .host_tokens = 256}; }
 /// The same with a window and snapshots: what is fetched is kept as a whole or not at all.
 inline TierSetup hybrid_loop_setup() {
   TierSetup setup = loop_setup();
@@ -130,8 +129,9 @@ class RequestLoop {
     EXPECT_TRUE(settle());
     constexpr std::size_t kAll = std::size_t{1} << 20;
     cache_->evict(kAll);
-    cache_->evict_host(kAll);
-    EXPECT_EQ(cache_->sizes().total + cache_->host_sizes().total, 0u) << cache_->dump();
+    cache_->tiers().evict_host(kAll);
+    EXPECT_EQ(cache_->inspect().sizes().total + cache_->inspect().host_sizes().total, 0u)
+        << cache_->inspect().dump();
   }
 
   /// Keys that are new to it are put and fetched.
@@ -148,7 +148,7 @@ class RequestLoop {
     expect_empty();
   }
   void expect_empty() {
-    EXPECT_EQ(cache_->num_nodes(), 0u) << cache_->dump();
+    EXPECT_EQ(cache_->inspect().num_nodes(), 0u) << cache_->inspect().dump();
     for (const TieredCache::Side* side : {&cache_.full, &cache_.window, &cache_.state}) {
       if (!side->host) continue;
       EXPECT_EQ(side->host->count(PageState::idle), side->host->num_pages());
@@ -159,7 +159,7 @@ class RequestLoop {
  private:
   bool has_room(std::size_t num_tokens) const {
     const auto is_enough = [&](std::size_t free, ComponentKind kind, std::size_t needed) {
-      return free + cache_->sizes(kind).evictable >= needed;
+      return free + cache_->inspect().sizes(kind).evictable >= needed;
     };
     const WindowAllocator* windows = cache_.window_slots.get();
     const PagedAllocator& full = windows != nullptr ? windows->full() : *cache_.slots;

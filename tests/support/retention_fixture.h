@@ -31,7 +31,7 @@ class ClockedCache : public TestClock, public TestCache {
  public:
   explicit ClockedCache(std::size_t page_size = 4, const RetentionOptions& retention = {},
                         std::size_t capacity_tokens = 256, std::string_view policy = "lru")
-      : TestCache(options(page_size, retention), capacity_tokens, policy) {}
+      : TestCache(page_size, options(retention), capacity_tokens, policy) {}
 
   /// Time passes, and the cache looks at the clock.
   void pass(milliseconds time) {
@@ -40,9 +40,8 @@ class ClockedCache : public TestClock, public TestCache {
   }
 
  private:
-  CacheOptions options(std::size_t page_size, const RetentionOptions& retention) const {
+  CacheOptions options(const RetentionOptions& retention) const {
     CacheOptions o;
-    o.page_size = page_size;
     o.retention = retention;
     o.retention.now = source();
     return o;

@@ -44,7 +44,7 @@ class SharedStore final : public StoreBackend {
   Gate& reads_;
 };
 
-inline const TierSetup kPages{.cache = {.page_size = 4}};
+inline const TierSetup kPages{.page_size = 4};
 
 class StorageTierTest : public ::testing::Test {
  protected:
@@ -68,7 +68,7 @@ class StorageTierTest : public ::testing::Test {
   void attach(TieredCache& cache, std::string_view policy = "wait_complete") {
     StorageOptions o = storage();
     o.prefetch_policy = std::string(policy);
-    cache->attach_storage(o).value();
+    cache->tiers().attach_storage(o).value();
   }
   std::size_t num_stored() const { return inner->stats().num_pages; }
   /// Another cache has computed the key, and the store has it.

@@ -17,7 +17,9 @@
 
 #include "pando/copier.h"
 #include "pando/host_pool.h"
+#include "pando/inspect.h"
 #include "pando/kv_pool.h"
+#include "pando/paths.h"
 #include "support/cache_fixture.h"
 
 namespace pando::testing {
@@ -39,6 +41,7 @@ PollResult poll_until_idle(Cache& cache) {
 }
 
 struct TierSetup {
+  std::size_t page_size = 1;
   CacheOptions cache = {};  ///< `host` is filled in
   WritePolicy write_policy = WritePolicy::write_through;
   std::size_t device_tokens = 64;
@@ -70,17 +73,17 @@ class TieredCache {
     host.load_back_threshold = setup.load_back_threshold;
     host.reclaim_mirrors_first = setup.reclaim_mirrors_first;
     host.cost_gate = setup.cost_gate;
-    host.full = full.make(geometry(o.page_size, setup.num_layers), setup.device_tokens,
+    host.full = full.make(geometry(setup.page_size, setup.num_layers), setup.device_tokens,
                           setup.host_tokens, setup);
     if (o.window) {
-      host.window = window.make(geometry(o.page_size, setup.num_layers), setup.window_tokens,
+      host.window = window.make(geometry(setup.page_size, setup.num_layers), setup.window_tokens,
                                 setup.host_window_tokens, setup);
       window_slots = *WindowAllocator::create({.full_tokens = setup.device_tokens,
                                                .window_tokens = setup.window_tokens,
-                                               .page_size = o.page_size});
+                                               .page_size = setup.page_size});
     } else {
       slots = *PagedAllocator::create(
-          {.capacity_tokens = setup.device_tokens, .page_size = o.page_size});
+          {.capacity_tokens = setup.device_tokens, .page_size = setup.page_size});
     }
     if (o.state) {
       host.state = state.make(state_geometry(1, {{"state", 1, 2, DType::fp32}}), setup.num_states,
@@ -128,10 +131,10 @@ class TieredCache {
   /// As an engine would: match, load back, compute the rest, insert all whole pages.
   Inserted put(const Tokens& key, std::string_view ns = {}, bool load = true) {
     Slots at(key.size());
-    Match match = *cache->match({key, ns}, at);
-    Lease lease = *cache->lock(match);
+    Match match = *cache->paths().match({key, ns}, at);
+    Lease lease = *cache->paths().lock(match);
     std::size_t cached = match.length;
-    if (load && match.host_length > 0) cached += cache->load_back(lease, at)->tokens;
+    if (load && match.host_length > 0) cached += cache->paths().load_back(lease, at)->tokens;
     open_gates();
     EXPECT_TRUE(holds(key, at, cached, ns));
     if (!take(at, cached)) {
@@ -148,22 +151,22 @@ class TieredCache {
     const SlotId last = cached == 0 ? SlotId{0} : at[cached - 1];
     const std::span<SlotId> out = std::span(at).subspan(cached);
     if (!setup_.engine_refuses)
-      return cache->allocate_extend({&pre, 1}, {&to, 1}, {&last, 1}, out).ok();
+      return cache->paths().allocate_extend({&pre, 1}, {&to, 1}, {&last, 1}, out).ok();
     const auto alloc = [&] { return slots->alloc_extend({&pre, 1}, {&to, 1}, {&last, 1}, out); };
     if (alloc().ok()) return true;
-    cache->evict(to - cached + setup_.cache.page_size);
+    cache->evict(to - cached + setup_.page_size);
     return alloc().ok();
   }
 
   /// All whole pages of the key, of which the tree has the first `cached` tokens.
   Inserted insert(const Tokens& key, const Slots& at, std::size_t cached,
                   std::string_view ns = {}) {
-    const std::size_t page_size = setup_.cache.page_size;
+    const std::size_t page_size = setup_.page_size;
     InsertOptions options{.owned_by_tree = cached / page_size * page_size};
     const std::size_t overlap = setup_.cache.bigram ? 1 : 0;
     const std::size_t whole = (key.size() - overlap) / page_size * page_size;
     if (states) options.snapshot = compute_state(key, whole, ns);
-    const Inserted inserted = *cache->insert({key, ns}, at, options);
+    const Inserted inserted = *cache->paths().insert({key, ns}, at, options);
     if (inserted.length < key.size()) {
       const std::span<const SlotId> tail = std::span(at).subspan(inserted.length);
       window_slots ? window_slots->free(tail) : slots->free(tail);
@@ -171,14 +174,16 @@ class TieredCache {
     return inserted;
   }
 
-  Match match(const Tokens& key, std::string_view ns = {}) { return *cache->match({key, ns}); }
+  Match match(const Tokens& key, std::string_view ns = {}) {
+    return *cache->paths().match({key, ns});
+  }
 
   /// Loads what the host has of the key; the slots of all that is on the device then.
   Slots load(const Tokens& key, std::string_view ns = {}) {
     Slots at(key.size());
-    Match found = *cache->match({key, ns}, at);
-    Lease lease = *cache->lock(found);
-    const LoadBack loaded = *cache->load_back(lease, at);
+    Match found = *cache->paths().match({key, ns}, at);
+    Lease lease = *cache->paths().lock(found);
+    const LoadBack loaded = *cache->paths().load_back(lease, at);
     open_gates();
     at.resize(found.length + loaded.tokens);
     EXPECT_TRUE(holds(key, at, at.size(), ns));
@@ -223,9 +228,9 @@ class TieredCache {
 
   ::testing::AssertionResult closes(std::size_t held = 0) const {
     if (const Status s = cache->check(); !s)
-      return ::testing::AssertionFailure() << s.error().message << '\n' << cache->dump();
+      return ::testing::AssertionFailure() << s.error().message << '\n' << cache->inspect().dump();
     const PagedAllocator& device = window_slots ? window_slots->full() : *slots;
-    const std::size_t sum = device.available() + cache->sizes().total + held;
+    const std::size_t sum = device.available() + cache->inspect().sizes().total + held;
     if (sum != device.capacity())
       return ::testing::AssertionFailure() << sum << " slots of " << device.capacity();
     if (window_slots) {
@@ -301,7 +306,8 @@ class TieredCache {
  private:
   EngineSlots engine_slots() {
     EngineSlots engine;
-    engine.max_slots = setup_.device_tokens + setup_.cache.page_size;
+    engine.max_slots = setup_.device_tokens + setup_.page_size;
+    engine.page_size = setup_.page_size;
     engine.free = [this](std::span<const SlotId> freed) { slots->free(freed); };
     engine.alloc = [this](std::span<SlotId> out) {
       return !setup_.engine_refuses() && slots->alloc(out).ok();

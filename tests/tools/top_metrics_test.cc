@@ -2,6 +2,7 @@
 // `pando top` against the real endpoint of a real cache.
 #include <gtest/gtest.h>
 
+#include "pando/inspect.h"
 #include "pando/metrics.h"
 #include "support/command.h"
 #include "support/tier_fixture.h"
@@ -12,7 +13,7 @@ namespace {
 TEST(TopCommand, ShowsWhatTheCacheHas) {
   const std::unique_ptr<Metrics> metrics = *Metrics::create();
   TierSetup setup;
-  setup.cache.page_size = 4;
+  setup.page_size = 4;
   setup.cache.observer = metrics.get();
   TieredCache cache(setup);
   cache.put(tokens(16));
@@ -28,9 +29,9 @@ TEST(TopCommand, ShowsWhatTheCacheHas) {
   ASSERT_EQ(json["tiers"].size(), 3u);
   EXPECT_EQ(json["tiers"][0]["name"], "device");
   EXPECT_EQ(json["tiers"][0]["used"], 16);
-  EXPECT_EQ(json["tiers"][0]["capacity"], cache->capacity_tokens(Medium::device));
+  EXPECT_EQ(json["tiers"][0]["capacity"], cache->inspect().capacity_tokens(Medium::device));
   EXPECT_EQ(json["tiers"][1]["used"], 16);
-  EXPECT_EQ(json["tiers"][1]["capacity"], cache->capacity_tokens(Medium::host));
+  EXPECT_EQ(json["tiers"][1]["capacity"], cache->inspect().capacity_tokens(Medium::host));
   bool has_match = false;
   for (const auto& call : json["calls"]) has_match = has_match || call["name"] == "match";
   EXPECT_TRUE(has_match);

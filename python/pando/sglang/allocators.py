@@ -46,6 +46,7 @@ class AllocatorBridge:
         """For a new cache; `loads`: it has a host tier and will ask for room."""
         return pando.EngineSlots(
             max_slots=self.num_slots(),
+            page_size=self.page_size,
             free=self.pending.append,
             alloc=self._alloc if loads else None,
         )
@@ -99,6 +100,7 @@ class WindowBridge(AllocatorBridge):
         queue = self.pending.append
         return pando.EngineSlots(
             max_slots=self.num_slots(),
+            page_size=self.page_size,
             free=lambda slots: queue((self._free_both, slots)),
             free_window=lambda slots: queue((self._free_window, slots)),
             move_window=lambda of, to: queue((self._move_window, of, to)),

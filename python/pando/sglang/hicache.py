@@ -146,17 +146,17 @@ class PandoHiCache(PandoPrefixCache):
         whole = match.length + match.host_length
         slots = np.empty(whole, np.int64)
         try:
-            lease = self._cache.lock(match)
+            lease = self._paths.lock(match)
         except pando.StaleHandle:  # something else was loaded meanwhile
             return nothing
         with lease:
-            loaded = self._cache.load_back(lease, slots, quota_tokens=params.mem_quota).tokens
+            loaded = self._paths.load_back(lease, slots, quota_tokens=params.mem_quota).tokens
             if loaded == 0:
                 self._bridge.flush()
                 return nothing
             tokens = _head(node.tokens, whole + self._spare_tokens)
             wanted = None if self._by_checkpoint else False
-            again = self._cache.match(tokens, ns=node.namespace, slots=wanted)
+            again = self._paths.match(tokens, ns=node.namespace, slots=wanted)
         self._bridge.flush()
         self._loading = True
         fresh = Node(self, again, node.tokens, node.namespace)
@@ -176,19 +176,19 @@ class PandoHiCache(PandoPrefixCache):
 
     @property
     def ongoing_write_through(self) -> range:
-        return range(self._cache.under_way().backups)
+        return range(self._cache.tiers.under_way().backups)
 
     @property
     def ongoing_load_back(self) -> range:
-        return range(self._cache.under_way().loads)
+        return range(self._cache.tiers.under_way().loads)
 
     @property
     def ongoing_prefetch(self) -> range:
-        return range(self._cache.under_way().fetches)
+        return range(self._cache.tiers.under_way().fetches)
 
     @property
     def ongoing_backup(self) -> range:
-        return range(self._cache.under_way().puts)
+        return range(self._cache.tiers.under_way().puts)
 
     def check_hicache_events(self) -> None:
         self._fence_backups()
@@ -200,7 +200,7 @@ class PandoHiCache(PandoPrefixCache):
     flush_write_through_acks = check_hicache_events
 
     def evict_host(self, num_tokens: int) -> int:
-        return self._cache.evict_host(num_tokens).tokens
+        return self._cache.tiers.evict_host(num_tokens)
 
     # What a backup reads must have been computed; what a load writes must have been read.
 
@@ -249,7 +249,7 @@ class PandoHiCache(PandoPrefixCache):
         if served_model_name:
             scope.model = served_model_name
         try:
-            message = self._cache.attach_storage(
+            message = self._cache.tiers.attach_storage(
                 pando.StorageOptions(
                     backend=storage_backend,
                     options=storage_settings(storage_backend, storage_backend_extra_config_json),
@@ -267,7 +267,7 @@ class PandoHiCache(PandoPrefixCache):
 
     def detach_storage_backend(self) -> tuple[bool, str]:
         try:
-            message = self._cache.detach_storage()
+            message = self._cache.tiers.detach_storage()
         except pando.Error as error:
             return False, str(error)
         self._bridge.flush()
@@ -283,7 +283,7 @@ class PandoHiCache(PandoPrefixCache):
             logger.warning("clear_storage_backend: no storage is attached")
             return False
         try:
-            self._cache.clear_storage()
+            self._cache.tiers.clear_storage()
         except pando.Error as error:
             logger.error("clear_storage_backend: %s", error)
             return False

@@ -143,12 +143,13 @@ class PandoPrefixCache(Reports):
             policy=self.eviction_policy,
             **self._options(),
         )
+        self._paths = self._cache.paths
+        self._inspect = self._cache.inspect
         if getattr(params, "enable_metrics", False):
             self.init_metrics_collector()  # type: ignore[attr-defined]
 
     def _options(self) -> dict[str, Any]:
         return {
-            "page_size": self.page_size,
             "bigram": self.is_eagle,
             "disabled": self.disable,
             "events": self.enable_kv_cache_events,
@@ -189,7 +190,7 @@ class PandoPrefixCache(Reports):
         namespace = namespace_of(key)
         if length != len(tokens):
             tokens = _head(tokens, length)
-        match = self._cache.match(tokens, ns=namespace)
+        match = self._paths.match(tokens, ns=namespace)
         if match.length == 0 and match.host_length == 0 and not self.enable_storage:
             return self._empty_match
         node = Node(self, match, key.token_ids if self._keep_tokens else None, namespace)
@@ -211,7 +212,7 @@ class PandoPrefixCache(Reports):
         length = len(tokens) if limit is None else min(len(tokens), limit)
         if not self.disable and length > self._spare_tokens:
             namespace = namespace_of(key)
-            self._cache.match(_head(tokens, length), ns=namespace, slots=False)
+            self._paths.match(_head(tokens, length), ns=namespace, slots=False)
 
     def supports_fast_match_prefix(self) -> bool:
         """SGLang would then match every waiting request at every step, whatever its policy."""
@@ -235,7 +236,7 @@ class PandoPrefixCache(Reports):
 
     def _lock(self, node: Node) -> int:
         name = next(self._lock_ids)
-        self._leases[name] = self._cache.lock(node.match)
+        self._leases[name] = self._paths.lock(node.match)
         node.locks.append(name)
         return name
 
@@ -387,7 +388,7 @@ class PandoPrefixCache(Reports):
         if fresh is None and grows:
             match = inserted.match()
         else:
-            match = self._cache.match(tokens, ns=namespace, slots=fresh)
+            match = self._paths.match(tokens, ns=namespace, slots=fresh)
         if match.length != kept:
             raise RuntimeError(
                 f"{kept} tokens of a request were cached, of which {match.length} can be matched "
@@ -443,10 +444,10 @@ class PandoPrefixCache(Reports):
         lease = self._lease_on(req.last_node, protected)
         if lease is None:
             tokens = _head(tokens_from(0), len(slots))
-            inserted = self._cache.insert(tokens, slots, owned_by_tree=protected, **options)
+            inserted = self._paths.insert(tokens, slots, owned_by_tree=protected, **options)
         else:
             tokens = _head(tokens_from(protected), len(slots) - protected)
-            inserted = self._cache.insert_behind(
+            inserted = self._paths.insert_behind(
                 lease, tokens, slots[protected:], extend_lease=grows, **options
             )
         if session is not None:
@@ -505,12 +506,12 @@ class PandoPrefixCache(Reports):
         given = np.asarray(tokens) if value is None else self._slots.to_host(value)
         slots = np.zeros(length, np.int64)  # a last token without a pair has no slot
         if self.sliding_window_size is None:
-            owned = self._cache.match(tokens, ns=namespace, slots=slots).length
+            owned = self._paths.match(tokens, ns=namespace, slots=slots).length
             slots[owned : len(given)] = given[owned:length]
         else:
             owned = params.prev_prefix_len // self.page_size * self.page_size
             slots[: len(given)] = given[:length]
-        inserted = self._cache.insert(
+        inserted = self._paths.insert(
             tokens,
             slots,
             ns=namespace,

@@ -27,31 +27,31 @@ class Reports:
     _events: EventLog
 
     def evictable_size(self) -> int:
-        return self._cache.sizes().evictable
+        return self._inspect.sizes().evictable
 
     full_evictable_size = evictable_size
 
     def protected_size(self) -> int:
-        return self._cache.sizes().protected_tokens
+        return self._inspect.sizes().protected_tokens
 
     full_protected_size = protected_size
 
     def swa_evictable_size(self) -> int:
         if self.sliding_window_size is None:
             return 0
-        return self._cache.sizes(pando.ComponentKind.window).evictable
+        return self._inspect.sizes(pando.ComponentKind.window).evictable
 
     def swa_protected_size(self) -> int:
         if self.sliding_window_size is None:
             return 0
-        return self._cache.sizes(pando.ComponentKind.window).protected_tokens
+        return self._inspect.sizes(pando.ComponentKind.window).protected_tokens
 
     def total_size(self) -> Any:
         """Tokens; with a window a pair, as SGLang's caches of that kind have it."""
-        total = self._cache.sizes().total
+        total = self._inspect.sizes().total
         if self.sliding_window_size is None:
             return total
-        return total, self._cache.sizes(pando.ComponentKind.window).total
+        return total, self._inspect.sizes(pando.ComponentKind.window).total
 
     def supports_swa(self) -> bool:
         return self.sliding_window_size is not None
@@ -70,14 +70,14 @@ class Reports:
         self._cache.check()
 
     def pretty_print(self) -> None:
-        print(self._cache.dump())
-        print(f"#tokens: {self._cache.sizes().total}")
+        print(self._inspect.dump())
+        print(f"#tokens: {self._inspect.sizes().total}")
 
     def available_and_evictable_str(self) -> str:
         return self._bridge.available_text(self.evictable_size(), self.swa_evictable_size())
 
     def all_values_flatten(self) -> Any:
-        return self._slots.to_engine(self._cache.all_slots())
+        return self._slots.to_engine(self._inspect.all_slots())
 
     def take_events(self) -> list[Any]:
         """What was stored and removed since the last call, as SGLang's events."""

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "hash_messages.h"
-#include "measure.h"
+#include "cases/hash_messages.h"
+#include "cases/measure.h"
 #include "pando/block_cache.h"
 
 namespace pando::bench {

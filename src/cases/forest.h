@@ -11,7 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tree.h"
+#include "cases/tree.h"
+#include "pando/inspect.h"
 
 namespace pando::bench {
 
@@ -36,11 +37,14 @@ class Forest {
     if (options.retained) {
       for (std::size_t i = 0; i < kTenants; ++i)
         namespaces_.push_back(make_namespace({.tenant = tenant(i)}));
-      for (std::size_t i = 0; i < 8; ++i) sessions_.push_back(*tree_.cache->open_session());
+      for (std::size_t i = 0; i < 8; ++i)
+        sessions_.push_back(*tree_.cache->retention().open_session());
     }
     fill();
     for (std::size_t i = 0; options.retained && i < 8; ++i)
-      require(tree_.cache->pin(key(i * leaves / 8), {.ttl = std::chrono::hours(1)}).ok(), "pin");
+      require(
+          tree_.cache->retention().pin(key(i * leaves / 8), {.ttl = std::chrono::hours(1)}).ok(),
+          "pin");
   }
 
   /// Evicts up to `n` times one by one; ns each.
@@ -62,7 +66,8 @@ class Forest {
     gone_ = 0;
   }
   bool whole() const {
-    return tree_.cache->sizes().total >= sequences_.size() * (num_pages_ - 1) * kForestPage;
+    return tree_.cache->inspect().sizes().total >=
+           sequences_.size() * (num_pages_ - 1) * kForestPage;
   }
 
  private:

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tree.h"
+#include "cases/tree.h"
 
 namespace pando::bench {
 

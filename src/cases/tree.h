@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "base/random.h"
-#include "measure.h"
+#include "cases/measure.h"
 #include "pando/cache.h"
+#include "pando/paths.h"
 
 namespace pando::bench {
 
@@ -20,7 +21,7 @@ namespace pando::bench {
 inline void extend_slots(PrefixCache& cache, std::span<SlotId> slots, std::size_t from) {
   const std::size_t to = slots.size();
   const SlotId last = from == 0 ? SlotId{0} : slots[from - 1];
-  require(cache.allocate_extend({&from, 1}, {&to, 1}, {&last, 1}, slots.subspan(from)).ok(),
+  require(cache.paths().allocate_extend({&from, 1}, {&to, 1}, {&last, 1}, slots.subspan(from)).ok(),
           "room for the sequence");
 }
 
@@ -31,7 +32,6 @@ struct Tree {
 
   Tree(std::size_t capacity_tokens, std::size_t page_size, CacheOptions options = {},
        std::string_view policy = "lru") {
-    options.page_size = page_size;
     options.hash_seed = 1;
     if (options.window) {
       window_allocator = *WindowAllocator::create({.full_tokens = capacity_tokens,
@@ -55,9 +55,9 @@ struct Tree {
   }
   void insert(const Key& key, InsertOptions options) {
     std::vector<SlotId> slots(key.tokens.size());
-    options.owned_by_tree = cache->match(key, slots)->length;
+    options.owned_by_tree = cache->paths().match(key, slots)->length;
     extend(slots, options.owned_by_tree);
-    require(cache->insert(key, slots, options).ok(), "insert");
+    require(cache->paths().insert(key, slots, options).ok(), "insert");
   }
 };
 

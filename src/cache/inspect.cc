@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// PrefixCache::explain: walks the key, then looks up page by page what the tree does not have.
-#include "pando/explain.h"
+// Inspector: sizes and totals, the tree as text; and explain(), which walks the key, then looks up
+// page by page what the tree does not have.
+#include "pando/inspect.h"
 
 #include <algorithm>
 #include <array>
 
+#include "base/bulk.h"
 #include "base/check.h"
 #include "base/named.h"
 #include "base/page_hash.h"
@@ -62,16 +64,68 @@ struct Elsewhere {
 std::string_view to_string(Finding finding) { return name_of(kFindings, finding); }
 std::string_view to_string(Pressure pressure) { return name_of(kPressures, pressure); }
 
-Result<Explanation> PrefixCache::explain(const Key& key) const {
-  const RadixIndex& index = impl_->index;
-  const CacheOptions& options = impl_->options;
+Sizes Inspector::sizes(ComponentKind kind) const { return cache_.index.sizes(kind); }
+CacheStats Inspector::stats() const { return cache_.stats; }
+std::size_t Inspector::num_nodes() const { return cache_.index.num_nodes(); }
+std::string Inspector::dump() const { return cache_.index.dump(); }
+std::uint64_t Inspector::digest() const { return cache_.index.digest(); }
+
+Sizes Inspector::host_sizes(ComponentKind kind) const {
+  const Sizes pages = cache_.index.shelves().sizes(Medium::host, kind);
+  const std::size_t by = kind == ComponentKind::state ? 1 : cache_.index.page_size();
+  return {pages.evictable * by, pages.protected_tokens * by, pages.total * by};
+}
+
+std::size_t Inspector::capacity_tokens(Medium medium) const {
+  if (medium == Medium::host && cache_.tier)
+    return cache_.tier->pools(ComponentKind::full).host->num_pages() * cache_.index.page_size();
+  const PagedAllocator* const full = cache_.ledger.full_side();
+  return medium == Medium::device && full != nullptr ? full->capacity() : 0;
+}
+
+std::size_t Inspector::memory_bytes() const {
+  return sizeof(PrefixCacheImpl) - sizeof(RadixIndex) + cache_.index.memory_bytes() +
+         cache_.ledger.memory_bytes() + cache_.states.memory_bytes();
+}
+
+std::vector<SlotId> Inspector::all_slots() const {
+  const std::vector<PageId> pages = cache_.index.all_pages();
+  std::vector<SlotId> slots(pages.size() * cache_.index.page_size());
+  expand_pages(pages, cache_.index.page_size(), slots.data());
+  return slots;
+}
+
+std::vector<KvEvent> Inspector::events_of_all() const {
+  if (!cache_.events) return {};
+  const RadixIndex& index = cache_.index;
+  std::vector<NodeIndex> nodes;
+  index.tree().for_each_node([&](NodeIndex i, const Node& node) {
+    if (!node.cut_off) nodes.push_back(i);
+  });
+  std::sort(nodes.begin(), nodes.end(), [&](NodeIndex a, NodeIndex b) {
+    return std::pair(index.node(a).end_pages, a) < std::pair(index.node(b).end_pages, b);
+  });
+  EventLog log(index.page_size(), cache_.options.bigram ? 1 : 0);
+  for (const Medium medium : {Medium::device, Medium::host}) {
+    for (const NodeIndex i : nodes) {
+      const Node& node = index.node(i);
+      if (medium == Medium::device ? node.on_device() : node.on_host)
+        cache_.record_stored(log, medium, i);
+    }
+  }
+  return log.take();
+}
+
+Result<Explanation> Inspector::explain(const Key& key) const {
+  const RadixIndex& index = cache_.index;
+  const CacheOptions& options = cache_.options;
   const std::size_t page_size = index.page_size();
   const std::size_t num_tokens = key.tokens.size();
   if (Status s = refuse_negative(key.tokens, 0, num_tokens, "explain"); !s) return s.error();
   Explanation told;
-  if (impl_->record) {
-    told.matches = impl_->record->matches();
-    told.forgetful = impl_->record->forgetful();
+  if (cache_.record) {
+    told.matches = cache_.record->matches();
+    told.forgetful = cache_.record->forgetful();
   }
   if (options.disabled) {
     add(told.parts, {0, num_tokens, Finding::disabled, {}, {}});
@@ -92,7 +146,7 @@ Result<Explanation> PrefixCache::explain(const Key& key) const {
 
   const std::size_t total = index.tree().shape().num_pages(key);
   std::vector<PageHash> hashes;
-  if (impl_->record && total > walked.pages)
+  if (cache_.record && total > walked.pages)
     hashes = *hash_pages(key.tokens, page_size, options.bigram, chain_start(key.ns));
   std::vector<Elsewhere> others;
   if (total > walked.pages) {
@@ -103,7 +157,7 @@ Result<Explanation> PrefixCache::explain(const Key& key) const {
   }
   for (std::size_t p = walked.pages; p < total; ++p) {
     KeyPart part{p * page_size, (p + 1) * page_size, Finding::never_seen, {}, {}};
-    if (impl_->record) part.eviction = impl_->record->find(hashes[p]);
+    if (cache_.record) part.eviction = cache_.record->find(hashes[p]);
     if (part.eviction) part.finding = Finding::evicted;
     for (const Elsewhere& other : others) {
       if (part.finding != Finding::never_seen || p >= other.num_pages) continue;

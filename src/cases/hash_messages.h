@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "blocks/cbor.h"
-#include "measure.h"
+#include "cases/measure.h"
 #include "pando/block_cache.h"
 
 namespace pando::bench {

@@ -7,7 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "tree.h"
+#include "cases/tree.h"
+#include "pando/paths.h"
 
 namespace pando::bench {
 
@@ -26,10 +27,11 @@ class InsertCase {
         new_tokens_(kLength - kShared),
         new_slots_(kLength - kShared) {
     tree_.insert(sequences_[0]);
-    keep_ = *tree_.cache->lock(*tree_.cache->match({sequences_[0]}));
+    keep_ = *tree_.cache->paths().lock(*tree_.cache->paths().match({sequences_[0]}));
     prepare();
     for (std::size_t i = 0; i < kBatch; ++i) work(i);
-    require(tree_.cache->match({sequences_[kBatch]})->length == kLength, "insert took everything");
+    require(tree_.cache->paths().match({sequences_[kBatch]})->length == kLength,
+            "insert took everything");
     prepare();
   }
 
@@ -37,12 +39,15 @@ class InsertCase {
   void prepare() {
     tree_.cache->evict(kBatch * kLength);
     for (std::size_t i = 0; i < kBatch; ++i) {
-      require(tree_.cache->match({sequences_[i + 1]}, slots_[i])->length == kShared, "shared part");
+      require(tree_.cache->paths().match({sequences_[i + 1]}, slots_[i])->length == kShared,
+              "shared part");
       tree_.extend(slots_[i], kShared);
     }
   }
   void work(std::size_t i) {
-    keep(tree_.cache->insert({sequences_[i + 1]}, slots_[i], {.owned_by_tree = kShared})->length);
+    keep(tree_.cache->paths()
+             .insert({sequences_[i + 1]}, slots_[i], {.owned_by_tree = kShared})
+             ->length);
   }
   void limit(std::size_t i) {
     keep(std::memcmp(sequences_[i + 1].data(), copies_[0].data(), kShared * sizeof(Token)));
