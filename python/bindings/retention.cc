@@ -79,9 +79,9 @@ void bind_ranges(nb::module_& m) {
       ">>> allocator = pando.PagedAllocator(64)\n"
       ">>> cache = pando.PrefixCache(allocator)\n"
       ">>> system_prompt = pando.RetentionRange(end=2, priority=10, duration=3600)\n"
-      ">>> _ = cache.insert([1, 2, 3], allocator.alloc(3), retention=[system_prompt])\n"
-      ">>> _ = cache.insert([7, 8, 9], allocator.alloc(3))   # more recent, but level 0\n"
-      ">>> cache.evict(4).tokens, cache.probe([1, 2, 3])\n"
+      ">>> _ = cache.paths.insert([1, 2, 3], allocator.alloc(3), retention=[system_prompt])\n"
+      ">>> _ = cache.paths.insert([7, 8, 9], allocator.alloc(3))   # more recent, but level 0\n"
+      ">>> cache.evict(4).tokens, cache.paths.probe([1, 2, 3])\n"
       "(4, 2)\n")
       .field("begin", &Range::from, "int")
       .property("end", get_limit<&Range::to, Range>, set_limit<&Range::to, Range>, "int | None",

@@ -139,11 +139,11 @@ def test_nothing_leaks_at_exit() -> None:
         engine = pando.PrefixCache(slots)
         retention = pando.RetentionOptions(now=lambda: float(len(kept_longer)))
         kept_longer = [pando.PrefixCache(pando.PagedAllocator(64), retention=retention)]
-        kept_longer.append(kept_longer[0].open_session())
+        kept_longer.append(kept_longer[0].retention.open_session())
         request = kept_longer[0].start([1, 2], session=kept_longer[1])
         kept_longer[0].allocate(request)
         kept_longer[0].finish(request)
-        kept_longer[0].pin([1, 2], ttl=9)
+        kept_longer[0].retention.pin([1, 2], ttl=9)
         try:
             cache.paths.match("text")
         except pando.Error as error:

@@ -205,7 +205,7 @@ def test_metrics_count_what_happened() -> None:
     assert found['pando_hit_tokens_total{rank="7",tier="device"}'] == 4
     assert found['pando_request_tokens_total{rank="7",kind="prompt"}'] == 10
     assert found['pando_request_tokens_total{rank="7",kind="output"}'] == 3
-    assert found['pando_blocks_cached_total{rank="7"}'] == cache.inspect.stats.cached_blocks > 0
+    assert found['pando_blocks_cached_total{rank="7"}'] == cache.stats.cached_blocks > 0
 
 
 @needs_metrics

@@ -380,7 +380,7 @@ class Inserts:
 @pytest.mark.parametrize("flavor", standins.FLAVORS)
 def test_a_policy_that_learns_counts_a_request_once(flavor: str) -> None:
     engine = Setup(flavor=flavor, policy="hazard", page_size=4).engine()
-    engine.cache._cache = inserts = Inserts(engine.cache.core)
+    engine.cache._paths = inserts = Inserts(engine.cache.core.paths)
     run_ = engine.start(list(range(16)), None)
     assert run_ is not None
     run_.req.finished = lambda: False
@@ -702,7 +702,7 @@ def test_batches_wait_only_for_their_own_loads() -> None:
     engine.finish_all()
     cache.reset()
     engine.allocator.clear()
-    assert cache.core.host_sizes().total == 0
+    assert cache.core.inspect.host_sizes().total == 0
 
 
 def test_copies_wait_for_the_streams_that_compute() -> None:

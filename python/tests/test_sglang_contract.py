@@ -172,7 +172,7 @@ def holders(cache: Any, kind: str) -> list[Any]:
     if kind == "controller":
         return [] if cache.cache_controller is None else [cache.cache_controller]
     if kind == "node":
-        match = cache.core.match([1, 2, 3, 4], ns="")
+        match = cache.core.paths.match([1, 2, 3, 4], ns="")
         return [cache.root_node, Node(cache, match, None, "")]
     return [cache]
 

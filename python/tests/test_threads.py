@@ -26,7 +26,7 @@ def test_a_second_thread_is_refused_while_a_call_runs() -> None:
 
     def intrude() -> None:
         while not stop.is_set():
-            assert other.probe([1]) == 0
+            assert other.paths.probe([1]) == 0
             try:
                 cache.inspect.sizes()
                 allocator.alloc(0)

@@ -52,7 +52,7 @@ def install() -> None:
 
     def release_and_tell(self: Any, req_id: Any) -> None:
         if req_id in self._prefetches:
-            print(f"aborted while {self.core.under_way().fetches} fetches were under way", flush=True)
+            print(f"aborted while {self.core.tiers.under_way().fetches} fetches were under way", flush=True)
         release(self, req_id)
 
     PandoHiCache.release_aborted_request = release_and_tell
