@@ -65,8 +65,9 @@ def seconds(call: Callable[[], object], number: int) -> float:
 def match_overheads() -> dict[str, float]:
     allocator = pando.PagedAllocator(2 * TOKENS)
     cache = pando.PrefixCache(allocator)
+    paths = cache.paths
     tokens = np.arange(TOKENS, dtype=np.int32)
-    cache.paths.insert(tokens, allocator.alloc(TOKENS))
+    paths.insert(tokens, allocator.alloc(TOKENS))
     wide, listed, out = tokens.astype(np.int64), tokens.tolist(), np.empty(TOKENS, np.int64)
     measured = []
     for _ in rounds(21):
@@ -74,10 +75,10 @@ def match_overheads() -> dict[str, float]:
         measured.append(
             (
                 in_cpp,
-                seconds(lambda: cache.paths.match(tokens), 1000) - in_cpp,
-                seconds(lambda: cache.paths.match(tokens, slots=out), 1000) - in_cpp,
-                seconds(lambda: cache.paths.match(wide), 1000) - in_cpp,
-                seconds(lambda: cache.paths.match(listed), 50) - in_cpp,
+                seconds(lambda: paths.match(tokens), 1000) - in_cpp,
+                seconds(lambda: paths.match(tokens, slots=out), 1000) - in_cpp,
+                seconds(lambda: paths.match(wide), 1000) - in_cpp,
+                seconds(lambda: paths.match(listed), 50) - in_cpp,
             )
         )
     in_cpp, numpy, into, int64, as_list = (statistics.median(column) for column in zip(*measured))
@@ -232,7 +233,7 @@ def evict_speedup() -> dict[str, float]:
         for leaf in range(LEAVES):
             key = standins.RadixKey(array("q", [leaf, 1, 2, 3]))
             value = np.arange(4 * leaf + 1, 4 * leaf + 5)
-            bench.cache.paths.insert(standins.InsertParams(key=key, value=value))
+            bench.cache.insert(standins.InsertParams(key=key, value=value))
     params = standins.EvictParams(num_tokens=4)
     plain, ours = (
         statistics.median(seconds(lambda: bench.cache.evict(params), number) for _ in rounds(7))
