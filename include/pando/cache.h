@@ -56,6 +56,8 @@ struct CacheOptions {
   bool bigram = false;        ///< EAGLE: n tokens are n - 1 overlapping pairs
   bool disabled = false;      ///< nothing is kept; requests get their slots back as they should
   bool events = false;        ///< record KV events
+  /// What is evicted first: a name that make_policy() knows. A policy that create() is given wins.
+  std::string policy = "lru";
   bool evict_whole_nodes = false;  ///< evict() drops its last victim whole instead of trimming it
   bool partial_pages = true;       ///< report, and hold, further tokens that agree inside a page
   /// Seeds the table that finds children. Random unless given; the tree does not depend on it.
@@ -316,7 +318,8 @@ struct CacheStats {
 
 class PrefixCache {
  public:
-  /// Over Pando's allocators, or an engine's own slots. Snapshots live in `states`, if the options
+  /// Over Pando's allocators, or an engine's own slots. `policy`: one of your own, instead of the
+  /// one that the options name. Snapshots live in `states`, if the options
   /// ask for them. Whatever is given by reference or pointer must outlive the cache.
   static Result<std::unique_ptr<PrefixCache>> create(const CacheOptions& options,
                                                      PagedAllocator& allocator,

@@ -50,11 +50,17 @@ template <typename T>
   return ::testing::AssertionFailure() << to_string(error.code) << ": " << error.message;
 }
 
+inline CacheOptions with_policy(CacheOptions options, std::string_view policy) {
+  options.policy = policy;
+  return options;
+}
+
 class TestCache {
  public:
   explicit TestCache(const CacheOptions& options = {}, std::size_t capacity_tokens = 1024,
                      std::string_view policy = "lru")
-      : TestCache(options, capacity_tokens, *make_policy(policy)) {}
+      : TestCache(with_policy(options, policy), capacity_tokens,
+                  std::unique_ptr<EvictionPolicy>{}) {}
   TestCache(const CacheOptions& options, std::size_t capacity_tokens,
             std::unique_ptr<EvictionPolicy> policy)
       : allocator(*PagedAllocator::create(
