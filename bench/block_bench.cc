@@ -126,7 +126,8 @@ class FullBlocks {
     return ns / kBlocks;
   }
   void put_back() {
-    for (BlockRequest& r : requests_) require(cache_->advance(r, kBlocks * kPage).ok(), "computed");
+    for (BlockRequest& r : requests_)
+      require(cache_->checkpoint(r, kBlocks * kPage).ok(), "computed");
     requests_.clear();
   }
 
@@ -160,8 +161,8 @@ void TakeEvict(benchmark::State& state) {
 }
 BENCHMARK(TakeEvict)->Name("TakeEvict/blocks:100000/hazard");
 
-// A prompt that is cached as a whole: start (hashes it), get_computed, and gone again.
-void GetComputed(benchmark::State& state) {
+// A prompt that is cached as a whole: start (hashes it), match, and gone again.
+void MatchBlocks(benchmark::State& state) {
   CachedPrompt cached;
   const Measured measured = measure(
       21, 10, [&](std::size_t) { cached.find(); }, [&](std::size_t) { cached.limit(); }, [] {});
@@ -169,7 +170,7 @@ void GetComputed(benchmark::State& state) {
   state.counters["ns_per_block"] = measured.work_ns / (CachedPrompt::kLength / kPage);
   for (auto _ : state) cached.find();
 }
-BENCHMARK(GetComputed)->Name("GetComputed/tokens:32768/page:16");
+BENCHMARK(MatchBlocks)->Name("BlockMatch/tokens:32768/page:16");
 
 }  // namespace
 }  // namespace pando::bench

@@ -21,21 +21,21 @@ Tokens prompt(pando::Token question) {
 
 // Starts where the cache can and computes the rest of the prompt. False: no room.
 bool prefill(pando::BlockCache& cache, BlockRequest& request) {
-  const pando::ComputedBlocks computed = cache.get_computed(request);
-  const std::size_t left = request.tokens().size() - computed.length;
-  if (!cache.allocate(request, left, {.computed = &computed}).ok()) return false;
+  const pando::BlockMatch found = cache.match(request);
+  const std::size_t left = request.tokens().size() - found.length;
+  if (!cache.allocate(request, left, {.match = &found}).ok()) return false;
   // ... the engine computes the last `left` tokens into request.blocks(group) ...
-  cache.advance(request, request.tokens().size()).value();
+  cache.checkpoint(request, request.tokens().size()).value();
   std::printf("prompt of %zu tokens: %zu found, %zu computed\n", request.tokens().size(),
-              computed.length, left);
+              found.length, left);
   return true;
 }
 
 bool decode(pando::BlockCache& cache, BlockRequest& request, pando::Token sampled) {
-  cache.append(request, {{sampled}}).value();
+  request.append(sampled).value();
   if (!cache.allocate(request, 1).ok()) return false;
   // ... one forward pass ...
-  cache.advance(request, request.tokens().size()).value();
+  cache.checkpoint(request, request.tokens().size()).value();
   return true;
 }
 
@@ -59,8 +59,8 @@ int main() {
   std::printf("after %d tokens no block is left: the second request is preempted\n", steps);
   cache->preempt(second);
   cache->allocate(first, 1).value();
-  cache->advance(first, first.tokens().size()).value();
-  cache->free(first);
+  cache->checkpoint(first, first.tokens().size()).value();
+  cache->finish(first);
   if (!prefill(*cache, second)) return 1;
   std::printf("%.0f %% of the blocks are in use\n", 100 * cache->usage());
   return cache->check().ok() ? 0 : 1;

@@ -50,8 +50,7 @@ int main() {
   pando::CacheOptions options;
   options.window = 128;
   options.state = pando::StateOptions{.snapshot_interval = 256};
-  auto cache =
-      *pando::PrefixCache::create(options, *slots, *pando::make_policy("lru"), states.get());
+  auto cache = *pando::PrefixCache::create(options, *slots, {}, states.get());
 
   std::vector<pando::Token> conversation(1600);
   std::iota(conversation.begin(), conversation.end(), 1);

@@ -60,7 +60,7 @@ BARS = [
     ("TakeFree/blocks:1000", "ns_per_block", "<=", 15),
     ("TakeCacheFree/blocks:1000", "ns_per_block", "<=", None),
     ("TakeEvict/blocks:100000/hazard", "of_lru", "<=", 3),
-    ("GetComputed/tokens:32768/page:16", "ns_per_block", "<=", 40),
+    ("BlockMatch/tokens:32768/page:16", "ns_per_block", "<=", 40),
 ]
 LAYOUTS = ["layer_first", "page_first", "page_first_direct", "page_head"]
 BARS += [

@@ -3,9 +3,9 @@
 // hashes of their contents, as vLLM does. No tree: a block is found on its own, by a hash of
 // everything before it. PrefixCache (cache.h) is the other way to hold prefixes.
 //
-// Life of a request: start (hashes the prompt) -> get_computed -> allocate (holds what was found,
-// and room for what is computed next) -> forward -> advance; then append, allocate, advance for
-// each further step; free at the end, or preempt and get_computed again.
+// Life of a request, in PrefixCache's words: start (hashes the prompt) -> match -> allocate (holds
+// what was found, and room for what is computed next) -> forward -> checkpoint; then append,
+// allocate, checkpoint for each further step; finish at the end, or preempt and match again.
 //
 // Layers form groups, each with a block size and a rule about which blocks it needs to go on behind
 // a prefix. A hit is the longest prefix on which all groups agree.
@@ -58,7 +58,7 @@ struct BlockHostOptions {
   Copier* copier = nullptr;  ///< must outlive the cache, as the pools of the groups
   WritePolicy write_policy = WritePolicy::write_through_selective;
   /// Fewer tokens are sooner computed than loaded.
-  std::size_t load_threshold = 10;
+  std::size_t load_back_threshold = 10;
   /// Turns down loads and fetches that take longer than computing; needs report_prefill().
   std::optional<CostGateOptions> cost_gate = {};
   std::size_t backup_stream = 0;  ///< of the copier
@@ -68,8 +68,8 @@ struct BlockHostOptions {
 struct BlockCacheOptions {
   std::size_t num_blocks = 0;  ///< of all groups, the null block among them
   /// Which blocks go first: "lru", in vLLM's order, or "hazard", which learns from the requests
-  /// that were freed when prefixes come back (docs/tuning.md). Of full attention it evicts from the
-  /// ends of prefixes only.
+  /// that have finished when prefixes come back (docs/tuning.md). Of full attention it evicts from
+  /// the ends of prefixes only.
   std::string policy = "lru";
   std::vector<BlockGroup> groups = {BlockGroup{}};
   BlockHashOptions hash = {};
@@ -102,16 +102,22 @@ class BlockRequest {
   BlockRequest& operator=(BlockRequest&& other) noexcept;
   ~BlockRequest();
 
+  /// Whether it holds blocks: from allocate() until finish() or preempt().
+  bool is_running() const;
   std::span<const Token> tokens() const;
+  /// More tokens, as they are sampled; hashes only blocks that become full. Refused if one of them
+  /// is negative.
+  Status append(std::span<const Token> tokens);
+  Status append(Token token) { return append({&token, 1}); }
   /// Of all whole blocks of the smallest size that divides those of the groups.
   std::span<const BlockHash> hashes() const;
   const RequestKeys& keys() const;
   /// One per block_size tokens; the null block where the group needs none (any more).
   std::span<const PageId> blocks(std::size_t group = 0) const;
-  /// Tokens whose KV is in place, see BlockCache::advance.
+  /// Tokens whose KV is in place, see BlockCache::checkpoint.
   std::size_t num_computed() const;
   /// A load from the host failed: what the request has computed is not to be trusted. It must be
-  /// preempted or freed; its blocks will not be found.
+  /// preempted or finished; its blocks will not be found.
   bool is_broken() const;
 
  private:
@@ -121,28 +127,29 @@ class BlockRequest {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What get_computed() found: blocks that nobody may hold, so use it before the next call that
-/// takes blocks.
-struct ComputedBlocks {
+/// What match() found: blocks that nobody may hold, so use it before the next call that takes
+/// blocks.
+struct BlockMatch {
   std::size_t length = 0;       ///< tokens on the device
   std::size_t host_length = 0;  ///< so many more if allocate() loads them from the host
   std::vector<std::vector<PageId>> blocks = {};  ///< of `length`, by group
 };
 
 struct AllocateOptions {
-  /// For a request without blocks: what get_computed() found is where it starts.
-  const ComputedBlocks* computed = nullptr;
-  bool load_from_host = true;  ///< also its host part; the pools' gates are set
+  /// For a request without blocks: what match() found is where it starts.
+  const BlockMatch* match = nullptr;
+  bool load_back = true;  ///< also its host part; the pools' gates are set
   /// Further tokens that a drafter may write to; they are not cached.
   std::size_t lookahead_tokens = 0;
-  /// Full blocks are found by others when advance() has passed them, not at once. At once is right
-  /// where one forward pass writes what another request of the same batch reads, layer by layer.
+  /// Full blocks are found by others when checkpoint() has passed them, not at once. At once is
+  /// right where one forward pass writes what another request of the same batch reads, layer by
+  /// layer.
   bool delay_caching = false;
 };
 
 /// Totals since creation, in tokens unless said otherwise.
 struct BlockCacheStats {
-  std::uint64_t queries = 0;  ///< calls of get_computed
+  std::uint64_t queries = 0;  ///< calls of match()
   std::uint64_t queried_tokens = 0;
   std::uint64_t hit_tokens = 0;  ///< on the device
   std::uint64_t host_hit_tokens = 0;
@@ -159,12 +166,10 @@ class BlockCache {
   BlockCache& operator=(const BlockCache&) = delete;
 
   Result<BlockRequest> start(std::span<const Token> tokens, RequestKeys keys = {});
-  /// The request has more tokens; hashes only blocks that become full.
-  Status append(BlockRequest& request, std::span<const Token> tokens);
 
   /// The longest cached prefix that leaves at least one token to compute. Changes nothing but what
   /// a cost gate counts.
-  ComputedBlocks get_computed(const BlockRequest& request);
+  BlockMatch match(const BlockRequest& request);
 
   /// Blocks for the next `num_new_tokens` behind those computed. All or nothing.
   Status allocate(BlockRequest& request, std::size_t num_new_tokens,
@@ -172,15 +177,15 @@ class BlockCache {
   /// The KV of the first `num_computed` tokens is in place. Blocks that no token to come can see
   /// are let go of, and full ones go on to lower tiers. May go back behind drafts that were
   /// rejected, but not behind what is cached.
-  Status advance(BlockRequest& request, std::size_t num_computed);
-  /// Lets go of all blocks, the last first. Blocks that were never advanced past are forgotten.
-  void free(BlockRequest& request);
+  Status checkpoint(BlockRequest& request, std::size_t num_computed);
+  /// Lets go of all blocks, the last first. Blocks that no checkpoint() has passed are forgotten.
+  void finish(BlockRequest& request);
   /// The same for a request that will start again: it keeps tokens and hashes.
   void preempt(BlockRequest& request);
 
   /// What these blocks contain is wrong, as after a load of the engine's own that failed: they are
   /// not found any more; whoever holds them goes on. Copies that lower tiers have made since
-  /// advance() passed them stay, so say it before.
+  /// checkpoint() passed them stay, so say it before.
   void forget(std::span<const PageId> blocks);
 
   /// By group: blocks from the start that all requests with blocks share, `any` among them. 0 for
@@ -196,7 +201,9 @@ class BlockCache {
   /// host, as many as a hit can use.
   Result<Prefetch> prefetch(const BlockRequest& request);
   bool prefetch_ready(PrefetchId id) const;
-  /// Keeps what has arrived, gives up the rest. Returns the blocks that the host has more.
+  /// Keeps what has arrived, gives up the rest. Returns the tokens that the host has more: once.
+  /// They are those of the group that has got the most, its new blocks times their size, wherever
+  /// in the prompt they are.
   std::size_t end_prefetch(PrefetchId id);
   /// Gives up all of it: the request goes away.
   void abort_prefetch(PrefetchId id);

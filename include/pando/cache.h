@@ -58,6 +58,8 @@ struct CacheOptions {
   bool bigram = false;    ///< EAGLE: n tokens are n - 1 overlapping pairs
   bool disabled = false;  ///< keep nothing: every slot goes back to the allocator at finish()
   bool events = false;    ///< record KV events
+  /// What is evicted first: a name that make_policy() knows. A policy that create() is given wins.
+  std::string policy = "lru";
   bool evict_whole_nodes = false;  ///< evict() drops its last victim whole instead of trimming it
   bool partial_pages = true;       ///< report, and hold, further tokens that agree inside a page
   /// Seeds the table that finds children. Random unless given; the tree does not depend on it.
@@ -205,8 +207,9 @@ struct EvictResult {
 
 class PrefixCache {
  public:
-  /// Over Pando's allocators, or an engine's own slots (paths.h). Snapshots live in `states`, if
-  /// the options ask for them. Whatever is given by reference or pointer must outlive the cache.
+  /// Over Pando's allocators, or an engine's own slots (paths.h). `policy`: one of your own,
+  /// instead of the one that the options name. Snapshots live in `states`, if the options ask for
+  /// them. Whatever is given by reference or pointer must outlive the cache.
   static Result<std::unique_ptr<PrefixCache>> create(const CacheOptions& options,
                                                      PagedAllocator& allocator,
                                                      std::unique_ptr<EvictionPolicy> policy = {},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is in a PrefixCache, and why: sizes, totals, the tree as text, and the story of one key, part
-// by part. PrefixCache::inspect() is the way in. Nothing here changes the cache.
+// What is in a PrefixCache, and why: sizes, totals, the tree as text, and the story of one key,
+// part by part. PrefixCache::inspect() is the way in. Nothing here changes the cache.
 #pragma once
 
 #include <cstddef>

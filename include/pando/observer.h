@@ -28,8 +28,8 @@
 
 namespace pando {
 
-/// The calls of a cache that are told. probe() and what only reads are not. BlockCache:
-/// get_computed is a match, advance a checkpoint, free a finish; append and preempt are not told.
+/// The calls of a cache that are told, of PrefixCache and of BlockCache. probe(), what only reads,
+/// append() and BlockCache's preempt() and forget() are not.
 enum class CacheCall : std::uint8_t {
   match,
   lock,
@@ -58,7 +58,7 @@ struct CallInfo {
   std::optional<ErrorCode> error = {};  ///< none: it succeeded
 };
 
-/// A request that went from start() to finish(), or free().
+/// A request that went from start() to finish().
 struct FinishedRequest {
   Key key;                        ///< all tokens: the prompt, and what was computed behind it
   std::size_t prompt_length = 0;  ///< tokens that start() was given

@@ -67,8 +67,8 @@ void bind_options(nb::module_& m) {
   StructBinder<Host> host(m, "BlockHostOptions", "What the device forgets goes on in host memory.");
   host.field("copier", &Host::copier, "Copier | None");
   plain_field<&BlockHostOptions::write_policy>(host, "write_policy", "WritePolicy");
-  plain_field<&BlockHostOptions::load_threshold>(host, "load_threshold", "int",
-                                                 "Fewer tokens are sooner computed than loaded.");
+  plain_field<&BlockHostOptions::load_back_threshold>(
+      host, "load_back_threshold", "int", "Fewer tokens are sooner computed than loaded.");
   plain_field<&BlockHostOptions::cost_gate>(host, "cost_gate", "CostGateOptions | None",
                                             "Turns down loads and fetches that take longer than "
                                             "computing; needs report_prefill().");
@@ -121,26 +121,26 @@ void bind_cache_options(nb::module_& m) {
 }
 
 void bind_results(nb::module_& m) {
-  nb::class_<ComputedBlocks>(m, "ComputedBlocks",
-                             "What get_computed() found. Nobody may hold these blocks, so use it "
-                             "before the next call that takes blocks: it is looked up again, and "
-                             "what has gone since is StaleHandle.\n\n"
-                             ">>> cache = pando.BlockCache(8)\n"
-                             ">>> cache.get_computed(cache.start(range(40)))\n"
-                             "ComputedBlocks(length=0, host_length=0)\n")
+  nb::class_<BlockMatch>(m, "BlockMatch",
+                         "What match() found. Nobody may hold these blocks, so use it "
+                         "before the next call that takes blocks: it is looked up again, and "
+                         "what has gone since is StaleHandle.\n\n"
+                         ">>> cache = pando.BlockCache(8)\n"
+                         ">>> cache.match(cache.start(range(40)))\n"
+                         "BlockMatch(length=0, host_length=0)\n")
       .def(
           "__init__",
-          [](ComputedBlocks* self, std::size_t length, std::size_t host_length) {
-            new (self) ComputedBlocks{.length = length, .host_length = host_length};
+          [](BlockMatch* self, std::size_t length, std::size_t host_length) {
+            new (self) BlockMatch{.length = length, .host_length = host_length};
           },
           nb::arg("length") = 0, nb::arg("host_length") = 0,
           "The part of what was found that a request is to start from; allocate() needs no more.")
-      .def_ro("length", &ComputedBlocks::length, "Tokens on the device.")
-      .def_ro("host_length", &ComputedBlocks::host_length,
+      .def_ro("length", &BlockMatch::length, "Tokens on the device.")
+      .def_ro("host_length", &BlockMatch::host_length,
               "So many more if allocate() loads them from the host.")
       .def_prop_ro(
           "blocks",
-          [](const ComputedBlocks& c) {
+          [](const BlockMatch& c) {
             nb::list groups;
             for (const std::vector<PageId>& blocks : c.blocks)
               groups.append(to_numpy(std::span<const PageId>(blocks)));
@@ -148,12 +148,12 @@ void bind_results(nb::module_& m) {
           },
           nb::sig("def blocks(self) -> list[numpy.typing.NDArray[numpy.uint32]]"),
           "Of `length` tokens, by group.")
-      .def("__repr__", [](const ComputedBlocks& c) {
-        return fmt::format("ComputedBlocks(length={}, host_length={})", c.length, c.host_length);
+      .def("__repr__", [](const BlockMatch& c) {
+        return fmt::format("BlockMatch(length={}, host_length={})", c.length, c.host_length);
       });
   bind_struct<BlockCacheStats>(m, "BlockCacheStats",
                                "Totals since creation, in tokens unless said otherwise.")
-      .field("queries", &BlockCacheStats::queries, "int", "Calls of get_computed().")
+      .field("queries", &BlockCacheStats::queries, "int", "Calls of match().")
       .field("queried_tokens", &BlockCacheStats::queried_tokens, "int")
       .field("hit_tokens", &BlockCacheStats::hit_tokens, "int", "On the device.")
       .field("host_hit_tokens", &BlockCacheStats::host_hit_tokens, "int")

@@ -61,6 +61,27 @@ void bind_request(nb::module_& m) {
   nb::class_<Py>(m, "BlockRequest", nb::type_slots(request_slots),
                  "A request as BlockCache sees it: its tokens, their hashes, its blocks. Frees "
                  "them when it goes. Made by BlockCache.start().")
+      .def(
+          "append",
+          [](Py& self, nb::object tokens) {
+            Token token = 0;
+            if (nb::isinstance<nb::int_>(tokens) && nb::try_cast(tokens, token)) {
+              self.look("append", [&](BlockRequest& r) { unwrap(r.append(token)); });
+              return;
+            }
+            const Items<Token> items(tokens, "tokens");
+            self.look("append", [&](BlockRequest& r) { unwrap(r.append(items.view())); });
+          },
+          nb::arg("tokens"),
+          nb::sig("def append(self, tokens: int | numpy.typing.ArrayLike) -> None"),
+          "The request has more tokens: one, or an array of them. Only blocks that become full are "
+          "hashed.")
+      .def_prop_ro(
+          "is_running",
+          [](Py& self) {
+            return self.look("is_running", [](BlockRequest& r) { return r.is_running(); });
+          },
+          "Whether it holds blocks: from allocate() until finish() or preempt().")
       .def_prop_ro(
           "tokens",
           [](Py& self) {
@@ -95,13 +116,13 @@ void bind_request(nb::module_& m) {
           [](Py& self) {
             return self.look("num_computed", [](BlockRequest& r) { return r.num_computed(); });
           },
-          "Tokens whose KV is in place, see BlockCache.advance().")
+          "Tokens whose KV is in place, see BlockCache.checkpoint().")
       .def_prop_ro(
           "is_broken",
           [](Py& self) {
             return self.look("is_broken", [](BlockRequest& r) { return r.is_broken(); });
           },
-          "A load from the host failed: it must be preempted or freed.");
+          "A load from the host failed: it must be preempted or finished.");
 }
 
 // ---- The cache ---------------------------------------------------------------------------------
@@ -124,60 +145,52 @@ void bind_life(nb::class_<PyBlockCache>& type) {
               "-> BlockRequest"),
           "A request with these tokens, hashed. It has no blocks yet.")
       .def(
-          "append",
-          [](Py& self, PyBlockRequest& request, TokensArg tokens) {
-            const Items<Token> items(tokens.object, "tokens");
-            BlockRequest& r = request.in(self, "append");
-            self.call("append", [&](BlockCache& c) { unwrap(c.append(r, items.view())); });
-          },
-          nb::arg("request"), nb::arg("tokens"),
-          "The request has more tokens; only blocks that become full are hashed.")
-      .def(
-          "get_computed",
+          "match",
           [](Py& self, PyBlockRequest& request) {
-            BlockRequest& r = request.in(self, "get_computed");
-            return self.call("get_computed", [&](BlockCache& c) { return c.get_computed(r); });
+            BlockRequest& r = request.in(self, "match");
+            return self.call("match", [&](BlockCache& c) { return c.match(r); });
           },
           nb::arg("request"),
           "The longest cached prefix that leaves at least one token to compute. Changes nothing.")
       .def(
           "allocate",
-          [](Py& self, PyBlockRequest& request, std::size_t num_new_tokens,
-             const ComputedBlocks* computed, bool load_from_host, std::size_t lookahead_tokens,
-             bool delay_caching) {
+          [](Py& self, PyBlockRequest& request, std::size_t num_new_tokens, const BlockMatch* match,
+             bool load_back, std::size_t lookahead_tokens, bool delay_caching) {
             BlockRequest& r = request.in(self, "allocate");
             unwrap(self.work("allocate", self.has_tiers(), [&](BlockCache& c) {
               return c.allocate(r, num_new_tokens,
-                                {.computed = computed,
-                                 .load_from_host = load_from_host,
+                                {.match = match,
+                                 .load_back = load_back,
                                  .lookahead_tokens = lookahead_tokens,
                                  .delay_caching = delay_caching});
             }));
           },
           nb::arg("request"), nb::arg("num_new_tokens"), nb::kw_only(),
-          nb::arg("computed").none() = nb::none(), nb::arg("load_from_host") = true,
+          nb::arg("match").none() = nb::none(), nb::arg("load_back") = true,
           nb::arg("lookahead_tokens") = 0, nb::arg("delay_caching") = false,
           "Blocks for the next `num_new_tokens` behind those computed. All or nothing.\n\n"
-          "`computed`: for a request without blocks, where it starts. `lookahead_tokens`: further "
-          "tokens that a drafter may write to. `delay_caching`: others find full blocks when "
-          "advance() has passed them, not at once.")
+          "`match`: for a request without blocks, where it starts; with `load_back`, also behind "
+          "what "
+          "comes from the host. `lookahead_tokens`: further tokens that a drafter may write to. "
+          "`delay_caching`: others find full blocks when checkpoint() has passed them, not at "
+          "once.")
       .def(
-          "advance",
+          "checkpoint",
           [](Py& self, PyBlockRequest& request, std::size_t num_computed) {
-            BlockRequest& r = request.in(self, "advance");
-            unwrap(self.work("advance", self.has_tiers(),
-                             [&](BlockCache& c) { return c.advance(r, num_computed); }));
+            BlockRequest& r = request.in(self, "checkpoint");
+            unwrap(self.work("checkpoint", self.has_tiers(),
+                             [&](BlockCache& c) { return c.checkpoint(r, num_computed); }));
           },
           nb::arg("request"), nb::arg("num_computed"),
           "The KV of the first `num_computed` tokens is in place.")
       .def(
-          "free",
+          "finish",
           [](Py& self, PyBlockRequest& request) {
-            BlockRequest& r = request.in(self, "free");
-            self.work("free", self.has_tiers(), [&](BlockCache& c) { c.free(r); });
+            BlockRequest& r = request.in(self, "finish");
+            self.work("finish", self.has_tiers(), [&](BlockCache& c) { c.finish(r); });
           },
           nb::arg("request"),
-          "Lets go of all blocks, the last first. Blocks that were never advanced past are "
+          "Lets go of all blocks, the last first. Blocks that no checkpoint() has passed are "
           "forgotten.")
       .def(
           "preempt",
@@ -242,7 +255,9 @@ void bind_tier_calls(nb::class_<PyBlockCache>& type) {
                                   [&](BlockCache& c) { return c.end_prefetch(PrefetchId{id}); });
           },
           nb::arg("id"),
-          "Keeps what has arrived, gives up the rest. Returns the blocks that the host has more.")
+          "Keeps what has arrived, gives up the rest. Returns the tokens that the host has more, "
+          "of the "
+          "group that has got the most.")
       .def(
           "abort_prefetch",
           [](Py& self, std::uint64_t id) {
@@ -385,20 +400,20 @@ void bind_block_cache(nb::module_& m) {
       "Prefix reuse for engines that address KV by blocks and find prefixes by chained hashes, as "
       "vLLM does. Options are those of BlockCacheOptions. A cache belongs to one thread at a "
       "time.\n\n"
-      "A request: start(), get_computed(), allocate(), the forward pass, advance(); append(), "
-      "allocate() and advance() for each further step; free() at the end, or preempt() and "
-      "get_computed() again.\n\n"
+      "A request: start(), match(), allocate(), the forward pass, checkpoint(); its append(), "
+      "allocate() and checkpoint() for each further step; finish() at the end, or preempt() and "
+      "match() again.\n\n"
       ">>> cache = pando.BlockCache(100, groups=[pando.BlockGroup(block_size=4)])\n"
       ">>> first = cache.start([1, 2, 3, 4, 5])\n"
       ">>> cache.allocate(first, 5)\n"
-      ">>> cache.advance(first, 5)\n"
+      ">>> cache.checkpoint(first, 5)\n"
       ">>> first.blocks()\n"
       "array([1, 2], dtype=uint32)\n"
       ">>> second = cache.start([1, 2, 3, 4, 6, 7])\n"
-      ">>> found = cache.get_computed(second)\n"
+      ">>> found = cache.match(second)\n"
       ">>> found.length\n"
       "4\n"
-      ">>> cache.allocate(second, 2, computed=found)\n"
+      ">>> cache.allocate(second, 2, match=found)\n"
       ">>> second.blocks()\n"
       "array([1, 3], dtype=uint32)\n");
   type.def(

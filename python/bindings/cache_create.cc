@@ -28,7 +28,8 @@ struct Parts {
 
   template <typename... Slots>
   void create(PyCache* self, nb::handle policy, Slots&&... slots) {
-    std::unique_ptr<EvictionPolicy> chosen = to_policy(policy, kept);
+    std::unique_ptr<EvictionPolicy> chosen;  // none: the one that the options name
+    if (!policy.is_none()) chosen = to_policy(policy, kept);
     auto cache = unwrap(run(options.ranks != nullptr, [&] {  // ranks wait for each other
       return PrefixCache::create(options, std::forward<Slots>(slots)..., std::move(chosen), states);
     }));
@@ -112,6 +113,7 @@ void bind_options(nb::module_& m) {
       .PANDO_OPTION(bigram, "bool", "EAGLE: n tokens are n - 1 overlapping pairs.")
       .PANDO_OPTION(disabled, "bool", "Nothing is kept.")
       .PANDO_OPTION(events, "bool", "Record KV events.")
+      .PANDO_OPTION(policy, "str", "What is evicted first, by name; PrefixCache takes others too.")
       .PANDO_OPTION(evict_whole_nodes, "bool", "evict() drops its last victim whole.")
       .PANDO_OPTION(partial_pages, "bool", "Report further tokens that agree inside a page.")
       .PANDO_OPTION(hash_seed, "int | None", "Of the table that finds children; random if None.")
@@ -135,10 +137,10 @@ void bind_options(nb::module_& m) {
 void bind_cache_create(nb::module_& m, nb::class_<PyCache>& cache) {
   bind_options(m);
   cache.def("__init__", create, nb::arg("slots"), nb::arg("options") = nb::none(), nb::kw_only(),
-            nb::arg("policy") = "lru", nb::arg("states") = nb::none(), nb::arg("fields"),
+            nb::arg("policy") = nb::none(), nb::arg("states") = nb::none(), nb::arg("fields"),
             nb::sig("def __init__(self, slots: PagedAllocator | WindowAllocator | EngineSlots, "
                     "options: CacheOptions | None = None, *, policy: str | "
-                    "HazardOptions | pando.protocols.EvictionPolicy = 'lru', states: "
+                    "HazardOptions | pando.protocols.EvictionPolicy | None = None, states: "
                     "StateAllocator | None = None, **fields: typing.Any) -> None"));
 }
 

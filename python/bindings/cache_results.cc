@@ -114,7 +114,8 @@ void bind_results(nb::module_& m) {
           "What PrefixCache.match() would find of it now, without slots: for lock().\n\n"
           ">>> allocator = pando.PagedAllocator(64)\n"
           ">>> cache = pando.PrefixCache(allocator)\n"
-          ">>> with cache.paths.lock(cache.paths.insert([1, 2], allocator.alloc(2)).match()) as lease:\n"
+          ">>> with cache.paths.lock(cache.paths.insert([1, 2], allocator.alloc(2)).match()) as "
+          "lease:\n"
           "...     cache.inspect.sizes().protected_tokens\n"
           "2\n");
   bind_struct<EvictResult>(m, "EvictResult", "What was freed.")

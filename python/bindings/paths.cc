@@ -147,8 +147,7 @@ void bind_reuse(nb::class_<PyPaths>& type) {
               size += keys.back().tokens.size();
             }
             std::vector<std::size_t> lengths(keys.size());
-            self.work("probe_many", size >= kLongTokens,
-                      [&](Paths& c) { c.probe(keys, lengths); });
+            self.work("probe_many", size >= kLongTokens, [&](Paths& c) { c.probe(keys, lengths); });
             return lengths;
           },
           nb::arg("prompts"), nb::kw_only(), nb::arg("ns") = "",
@@ -158,8 +157,8 @@ void bind_reuse(nb::class_<PyPaths>& type) {
       .def(
           "lock",
           [](PyPaths& self, const PyMatch& match) {
-            Lease lease = unwrap(
-                self.work("lock", false, [&](Paths& c) { return c.lock(match.match); }));
+            Lease lease =
+                unwrap(self.work("lock", false, [&](Paths& c) { return c.lock(match.match); }));
             return std::make_unique<PyLease>(self.cache, std::move(lease), match.match.length);
           },
           nb::arg("match"), nb::sig("def lock(self, match: Match) -> Lease"),
@@ -174,18 +173,17 @@ void bind_reuse(nb::class_<PyPaths>& type) {
             const Items<SlotId> given(slots.object, "slots");
             const Key key = to_key(items, ns);
             const SessionId session_id = session.id();
-            return unwrap(
-                self.work("insert", items.view().size() >= kLongTokens, [&](Paths& c) {
-                  return c.insert(key, given,
-                                  {.owned_by_tree = owned_by_tree,
-                                   .priority = priority,
-                                   .chunked = chunked,
-                                   .unfinished = unfinished,
-                                   .retention = retention,
-                                   .session = session_id,
-                                   .window_released = window_released,
-                                   .snapshot = snapshot.value_or(StateSlot{})});
-                }));
+            return unwrap(self.work("insert", items.view().size() >= kLongTokens, [&](Paths& c) {
+              return c.insert(key, given,
+                              {.owned_by_tree = owned_by_tree,
+                               .priority = priority,
+                               .chunked = chunked,
+                               .unfinished = unfinished,
+                               .retention = retention,
+                               .session = session_id,
+                               .window_released = window_released,
+                               .snapshot = snapshot.value_or(StateSlot{})});
+            }));
           },
           nb::arg("tokens"), nb::arg("slots"), nb::kw_only(), nb::arg("ns") = "",
           nb::arg("owned_by_tree") = 0, nb::arg("priority") = 0, nb::arg("chunked") = false,
@@ -212,7 +210,8 @@ void bind_reuse(nb::class_<PyPaths>& type) {
            "key's start.\n\n"
            ">>> allocator = pando.PagedAllocator(64)\n"
            ">>> cache = pando.PrefixCache(allocator)\n"
-           ">>> with cache.paths.lock(cache.paths.insert([1, 2], allocator.alloc(2)).match()) as lease:\n"
+           ">>> with cache.paths.lock(cache.paths.insert([1, 2], allocator.alloc(2)).match()) as "
+           "lease:\n"
            "...     cache.paths.insert_behind(lease, [3, 4], allocator.alloc(2)).length\n"
            "4\n"
            ">>> cache.paths.probe([1, 2, 3, 4])\n"

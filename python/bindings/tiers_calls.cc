@@ -34,23 +34,23 @@ void bind_tiers_calls(nb::module_& m) {
           nb::arg("options"), "What is on the host from now on goes to this store too.")
       .def("detach_storage",
            [](PyTiers& self) {
-             return unwrap(self.work("detach_storage", true,
-                                     [](Tiers& c) { return c.detach_storage(); }));
+             return unwrap(
+                 self.work("detach_storage", true, [](Tiers& c) { return c.detach_storage(); }));
            })
       .def(
           "clear_storage",
           [](PyTiers& self) {
-            unwrap(
-                self.work("clear_storage", true, [](Tiers& c) { return c.clear_storage(); }));
+            unwrap(self.work("clear_storage", true, [](Tiers& c) { return c.clear_storage(); }));
           },
           "Removes every page from the store.")
-      .def_prop_ro("has_storage", [](PyTiers& self) {
-        return self.work("has_storage", false, [](Tiers& c) { return c.has_storage(); });
-      })
+      .def_prop_ro("has_storage",
+                   [](PyTiers& self) {
+                     return self.work("has_storage", false,
+                                      [](Tiers& c) { return c.has_storage(); });
+                   })
       .def("storage_stats",
            [](PyTiers& self) {
-             return self.work("storage_stats", false,
-                              [](Tiers& c) { return c.storage_stats(); });
+             return self.work("storage_stats", false, [](Tiers& c) { return c.storage_stats(); });
            })
       .def(
           "evict_host",
@@ -77,10 +77,9 @@ void bind_tiers_calls(nb::module_& m) {
             return self.work("under_way", false, [](Tiers& c) { return c.under_way(); });
           },
           "What has been started between tiers and not yet been applied by poll().")
-      .def("stats",
-           [](PyTiers& self) {
-             return self.work("stats", false, [](Tiers& c) { return c.stats(); });
-           });
+      .def("stats", [](PyTiers& self) {
+        return self.work("stats", false, [](Tiers& c) { return c.stats(); });
+      });
 }
 
 }  // namespace pando::python

@@ -223,14 +223,14 @@ class BlockCacheMachine(RuleBasedStateMachine):
         for block in blocks:  # whatever a taken block held is gone
             if not any(block in r.blocks() for r, _ in self.running if r is not request):
                 self.model.content.pop(block, None)
-        self.cache.advance(request, len(tokens))
+        self.cache.checkpoint(request, len(tokens))
         for i in range(len(tokens) // SIZE):
             self.model.content.setdefault(blocks[i], tuple(tokens[: (i + 1) * SIZE]))
 
     @rule(tokens=st.lists(st.integers(0, 1), min_size=1, max_size=24))
     def begin(self, tokens: list[int]) -> None:
         request = self.cache.start(np.array(tokens, dtype=np.int64))
-        found = self.cache.get_computed(request)
+        found = self.cache.match(request)
         self.asked += len(tokens)
         self.hits += found.length
         assert found.length == self.model.hit(tokens)
@@ -243,10 +243,10 @@ class BlockCacheMachine(RuleBasedStateMachine):
         needed = -(-len(tokens) // SIZE) - len([b for b in blocks if b in held])
         if needed > BLOCKS - len(held):
             with pytest.raises(pando.OutOfCapacity):
-                self.cache.allocate(request, new, computed=found)
+                self.cache.allocate(request, new, match=found)
             assert request.blocks().size == 0
             return
-        self.cache.allocate(request, new, computed=found)
+        self.cache.allocate(request, new, match=found)
         assert request.blocks().tolist()[: len(blocks)] == blocks
         self.running.append((request, tokens))
         self._advance(request, tokens)
@@ -256,7 +256,7 @@ class BlockCacheMachine(RuleBasedStateMachine):
         if not self.running:
             return
         request, tokens = self.running[which % len(self.running)]
-        self.cache.append(request, more)
+        request.append(more)
         try:
             self.cache.allocate(request, len(more))
         except pando.OutOfCapacity:
@@ -267,7 +267,7 @@ class BlockCacheMachine(RuleBasedStateMachine):
 
     def _forget(self, index: int) -> None:
         request, _ = self.running.pop(index)
-        self.cache.free(request)
+        self.cache.finish(request)
 
     @rule(which=st.integers(0, 99), how=st.sampled_from(["free", "preempt", "drop"]))
     def end(self, which: int, how: str) -> None:
@@ -275,7 +275,7 @@ class BlockCacheMachine(RuleBasedStateMachine):
             return
         request, _ = self.running.pop(which % len(self.running))
         if how == "free":
-            self.cache.free(request)
+            self.cache.finish(request)
         elif how == "preempt":
             self.cache.preempt(request)
         del request
@@ -311,9 +311,9 @@ def make(blocks: int = 20, **options: Any) -> Any:
 
 def run_once(cache: Any, tokens: list[int]) -> Any:
     request = cache.start(tokens)
-    found = cache.get_computed(request)
-    cache.allocate(request, len(tokens) - found.length, computed=found)
-    cache.advance(request, len(tokens))
+    found = cache.match(request)
+    cache.allocate(request, len(tokens) - found.length, match=found)
+    cache.checkpoint(request, len(tokens))
     return request
 
 
@@ -340,14 +340,19 @@ def test_requests_tell_what_they_have() -> None:
     assert request.tokens.tolist() == [1, 2, 3, 4, 5] and request.tokens.dtype == np.int32
     assert request.hashes == cache.hasher.hash_blocks([1, 2, 3, 4, 5], keys)
     assert request.keys.lora == "x" and request.num_computed == 0 and not request.is_broken
-    cache.append(request, [6, 7, 8])
-    assert len(request.hashes) == 2
+    request.append(6)
+    request.append([7, 8])
+    assert len(request.hashes) == 2 and not request.is_running
+    with pytest.raises(pando.InvalidArgument):
+        request.append([9, -1])
+    assert len(request.tokens) == 8
     cache.allocate(request, 8, lookahead_tokens=4, delay_caching=True)
+    assert request.is_running
     assert request.blocks().size == 3
     other = cache.start([1, 2, 3, 4, 5], keys)
-    assert cache.get_computed(other).length == 0  # not advanced yet
-    cache.advance(request, 8)
-    assert cache.get_computed(other).length == 4
+    assert cache.match(other).length == 0  # no checkpoint yet
+    cache.checkpoint(request, 8)
+    assert cache.match(other).length == 4
     assert cache.common_prefix_blocks(request) == [3] and cache.num_requests == 1
     with pytest.raises(pando.InvalidArgument, match="group 1"):
         request.blocks(1)
@@ -357,20 +362,20 @@ def test_namespaces_share_nothing() -> None:
     cache = make()
     run_once(cache, [1, 2, 3, 4, 5])
     for keys in (pando.RequestKeys(lora="a"), pando.RequestKeys(salt="a")):
-        assert cache.get_computed(cache.start([1, 2, 3, 4, 5], keys)).length == 0
-    assert cache.get_computed(cache.start([1, 2, 3, 4, 5])).length == 4
+        assert cache.match(cache.start([1, 2, 3, 4, 5], keys)).length == 0
+    assert cache.match(cache.start([1, 2, 3, 4, 5])).length == 4
 
 
 def test_stale_hits_are_refused() -> None:
     cache = make(4)
     run_once(cache, [1, 2, 3, 4, 5])
     request = cache.start([1, 2, 3, 4, 6])
-    found = cache.get_computed(request)
+    found = cache.match(request)
     assert found.length == 4
     other = cache.start(list(range(100, 112)))
     cache.allocate(other, 12)
     with pytest.raises(pando.StaleHandle, match="ask again"):
-        cache.allocate(request, 1, computed=found)
+        cache.allocate(request, 1, match=found)
     cache.check()
 
 
@@ -378,11 +383,10 @@ def test_bad_calls_change_nothing() -> None:
     cache, another = make(), make()
     theirs = another.start([1, 2, 3])
     calls: list[Callable[[], Any]] = [
-        lambda: cache.append(theirs, [1]),
-        lambda: cache.get_computed(theirs),
+        lambda: cache.match(theirs),
         lambda: cache.allocate(theirs, 1),
-        lambda: cache.advance(theirs, 1),
-        lambda: cache.free(theirs),
+        lambda: cache.checkpoint(theirs, 1),
+        lambda: cache.finish(theirs),
         lambda: cache.preempt(theirs),
         lambda: cache.prefetch(theirs),
         lambda: cache.common_prefix_blocks(theirs),
@@ -394,14 +398,14 @@ def test_bad_calls_change_nothing() -> None:
         cache.start([1, -1])
     request = cache.start([1, 2, 3])
     with pytest.raises(pando.InvalidArgument):
-        cache.advance(request, 3)
+        cache.checkpoint(request, 3)
     cache.allocate(request, 3)
     with pytest.raises(pando.InUse):
         cache.reset()
     with pytest.raises(pando.InvalidArgument, match="tokens"):
         cache.start("text")
     cache.check()
-    cache.free(request)
+    cache.finish(request)
     cache.reset()
 
 
@@ -411,7 +415,7 @@ def test_groups_of_layers() -> None:
     request = run_once(cache, list(range(17)))
     assert request.blocks(0).size == 5 and (request.blocks(0) > 0).all()
     assert (request.blocks(1)[:3] == pando.NULL_BLOCK).all() and request.blocks(1)[4] > 0
-    found = cache.get_computed(cache.start(list(range(17)) + [1]))
+    found = cache.match(cache.start(list(range(17)) + [1]))
     assert found.length == 16 and len(found.blocks) == 2
     assert cache.sizes(0).total == 16 and cache.sizes(1).total > 0
     with pytest.raises(pando.InvalidArgument):
@@ -426,7 +430,7 @@ def test_events_tell_what_is_cached() -> None:
     assert event.kind == pando.KvEventKind.stored and event.medium == pando.Medium.device
     assert event.hashes == request.hashes == pando.hash_pages([1, 2, 3, 4, 5, 6, 7, 8], 4)
     assert event.parent is None and event.tokens.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
-    cache.free(request)
+    cache.finish(request)
     run_once(cache, [9] * 16)
     kinds = [e.kind for e in cache.take_events()]
     assert pando.KvEventKind.removed in kinds and cache.take_events() == []
@@ -481,7 +485,7 @@ def make_tiered(blocks: int = 8, **options: Any) -> tuple[Any, Any]:
         host=pando.BlockHostOptions(
             copier=pando.make_cpu_copier(),
             write_policy=pando.WritePolicy.write_through,
-            load_threshold=1,
+            load_back_threshold=1,
         ),
         **options,
     )
@@ -508,8 +512,8 @@ def compute(cache: Any, device: Any, tokens: list[int], value: int) -> None:
     request = cache.start(tokens)
     cache.allocate(request, len(tokens), delay_caching=True)
     fill(device, request.blocks(), value)
-    cache.advance(request, len(tokens))
-    cache.free(request)
+    cache.checkpoint(request, len(tokens))
+    cache.finish(request)
     settle(cache)
 
 
@@ -518,15 +522,15 @@ def test_what_the_device_forgets_comes_back_from_the_host() -> None:
     prompt = list(range(1, 14))
     compute(cache, device, prompt, 7)
     assert cache.tiers.stats().backed_up_tokens == 12 == cache.host_sizes().total
-    cache.free(run_once(cache, list(range(100, 128))))  # all of the device
+    cache.finish(run_once(cache, list(range(100, 128))))  # all of the device
     settle(cache)
     again = cache.start(prompt)
-    found = cache.get_computed(again)
+    found = cache.match(again)
     assert (found.length, found.host_length) == (0, 12)
-    cache.allocate(again, 1, computed=found)
+    cache.allocate(again, 1, match=found)
     fill(device, again.blocks()[3:], 1)
     settle(cache)
-    cache.advance(again, 13)
+    cache.checkpoint(again, 13)
     loaded = np.asarray(device.key(1)).reshape(device.num_pages, -1)[again.blocks()[:3]]
     assert (loaded == 7).all() and not again.is_broken
     assert cache.tiers.stats().loaded_tokens == 12 and cache.stats.host_hit_tokens == 12
@@ -557,7 +561,7 @@ def test_blocks_come_back_from_a_store_of_python() -> None:
     cache, device = make_tiered()
     cache.tiers.attach_storage(options)
     request = cache.start(prompt)
-    assert cache.get_computed(request).host_length == 0
+    assert cache.match(request).host_length == 0
     prefetch = cache.prefetch(request)
     assert prefetch.outcome == pando.PrefetchOutcome.started and isinstance(prefetch.id, int)
     for _ in range(5000):
@@ -565,10 +569,10 @@ def test_blocks_come_back_from_a_store_of_python() -> None:
             break
         cache.poll()
         time.sleep(0.001)
-    assert cache.end_prefetch(prefetch.id) == 3
-    found = cache.get_computed(request)
+    assert cache.end_prefetch(prefetch.id) == 12
+    found = cache.match(request)
     assert found.host_length == 12
-    cache.allocate(request, 1, computed=found)
+    cache.allocate(request, 1, match=found)
     settle(cache)
     loaded = np.asarray(device.value(0)).reshape(device.num_pages, -1)[request.blocks()[:3]]
     assert (loaded == 5).all()
@@ -601,7 +605,7 @@ def test_ranks_mirror_a_cache() -> None:
         cache, device = make_tiered(ranks=ranks)
         request = cache.start(list(range(1, 14)))
         cache.allocate(request, 13)
-        cache.advance(request, 13)
+        cache.checkpoint(request, 13)
         while not cache.poll().idle:
             polls[ranks.rank].append(cache.host_sizes().total)
         polls[ranks.rank].append(cache.host_sizes().total)
@@ -617,7 +621,7 @@ def test_ranks_mirror_a_cache() -> None:
 def test_a_cache_dropped_while_copies_run() -> None:
     for _ in range(20):
         cache, device = make_tiered()
-        cache.free(run_once(cache, list(range(28))))
+        cache.finish(run_once(cache, list(range(28))))
         del cache, device
     gc.collect()
 
@@ -645,7 +649,7 @@ def test_dropping_a_request_gives_its_blocks_back() -> None:
     request = run_once(cache, [1, 2, 3, 4, 5])
     del request
     assert cache.usage == 0 and cache.num_requests == 0
-    assert cache.get_computed(cache.start([1, 2, 3, 4, 5])).length == 4
+    assert cache.match(cache.start([1, 2, 3, 4, 5])).length == 4
     cache.check()
 
 
@@ -733,8 +737,8 @@ class Knows:
     def on_call(self, info): pass
 o = Knows()
 o.cache = cache = pando.BlockCache(20, observer=o, events=True)
-request = cache.start(range(40)); cache.allocate(request, 40); cache.advance(request, 40)
-computed = cache.get_computed(cache.start(range(40)))
+request = cache.start(range(40)); cache.allocate(request, 40); cache.checkpoint(request, 40)
+found = cache.match(cache.start(range(40)))
 events = cache.take_events(); pool = cache.pool; hasher = cache.hasher
 own = pando.BlockPool(4, on_evict=lambda blocks: own)
 slots = pando.SlotAllocator(2); slot_cache = pando.SlotCache(slots, 8)

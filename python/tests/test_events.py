@@ -157,7 +157,7 @@ def test_a_subscriber_hears_of_a_cache(dialect: str) -> None:
         assert heard.is_set()
         request = cache.start([1, 2, 3, 4, 5])
         cache.allocate(request, 5)
-        cache.advance(request, 5)
+        cache.checkpoint(request, 5)
         assert publisher.publish(cache.take_events())
         assert not cache.take_events()
         assert publisher.publish([stored([7, 8], ns="l1:a")])

@@ -57,6 +57,21 @@ def test_hazard_refuses_costs_that_make_no_sense(tokens: float) -> None:
         pando.PrefixCache(pando.PagedAllocator(16), policy=options)
 
 
+def test_options_name_a_policy() -> None:
+    def survivor(**fields) -> int:
+        allocator = pando.PagedAllocator(16)
+        cache = pando.PrefixCache(allocator, pando.CacheOptions(policy="mru"), **fields)
+        for token in (1, 2, 3):
+            cache.insert([token], allocator.alloc(1))
+        cache.evict(2)
+        return next(key for key in (1, 2, 3) if cache.probe([key]))
+
+    assert survivor() == 1
+    assert survivor(policy="lru") == 3  # what is given wins
+    with pytest.raises(pando.InvalidArgument, match="slru, hazard"):
+        pando.PrefixCache(pando.PagedAllocator(16), pando.CacheOptions(policy="hazzard"))
+
+
 def test_policies_that_are_none() -> None:
     with pytest.raises(pando.InvalidArgument, match="slru, hazard"):
         pando.PrefixCache(pando.PagedAllocator(16), policy="hazzard")

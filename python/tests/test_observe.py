@@ -28,14 +28,14 @@ def make(observer: Any, blocks: int = 20) -> Any:
 
 def serve(cache: Any, tokens: list[int], output: int = 0, lora: str = "") -> None:
     request = cache.start(tokens, pando.RequestKeys(lora=lora))
-    found = cache.get_computed(request)
-    cache.allocate(request, len(tokens) - found.length, computed=found)
-    cache.advance(request, len(tokens))
+    found = cache.match(request)
+    cache.allocate(request, len(tokens) - found.length, match=found)
+    cache.checkpoint(request, len(tokens))
     for i in range(output):
-        cache.append(request, [i])
+        request.append([i])
         cache.allocate(request, 1)
-        cache.advance(request, len(tokens) + i + 1)
-    cache.free(request)
+        cache.checkpoint(request, len(tokens) + i + 1)
+    cache.finish(request)
 
 
 class Everything:

@@ -10,17 +10,18 @@
 
 namespace pando {
 
-// Looked up again: blocks may have gone since get_computed().
+// Looked up again: blocks may have gone since match().
 Status BlockCache::Impl::plan_hits(const Request& r, const AllocateOptions& opts,
                                    std::vector<Plan>& plans) {
-  const ComputedBlocks& computed = *opts.computed;
-  const bool load = opts.load_from_host && computed.host_length > 0;
-  const std::size_t length = computed.length + (load ? computed.host_length : 0);
+  const BlockMatch& match = *opts.match;
+  const bool load = opts.load_back && match.host_length > 0;
+  const std::size_t length = match.length + (load ? match.host_length : 0);
   if (length > limit_of(r) || length % search->align() != 0 || (load && !host))
-    return make_error(ErrorCode::invalid_argument,
-                      "allocate: {} computed tokens of a request of {}; expected a multiple of {} "
-                      "that get_computed found for it",
-                      length, r.num_tokens(), search->align());
+    return make_error(
+        ErrorCode::invalid_argument,
+        "allocate: a match of {} tokens for a request of {}; expected a multiple of {} "
+        "that match() found for it",
+        length, r.num_tokens(), search->align());
   search->begin(keys_of(r));
   for (std::size_t g = 0; g < plans.size(); ++g) {
     const BlockGroup& group = options.groups[g];
@@ -32,8 +33,7 @@ Status BlockCache::Impl::plan_hits(const Request& r, const AllocateOptions& opts
       const std::optional<HostPageId> page = load ? search->host(g, i) : std::nullopt;
       if (!page)
         return make_error(ErrorCode::stale_handle,
-                          "allocate: block {} of group {} has gone since get_computed; ask again",
-                          i, g);
+                          "allocate: block {} of group {} has gone since match(); ask again", i, g);
       plans[g].loads.emplace_back(i, *page);
     }
   }
@@ -130,12 +130,12 @@ Status BlockCache::Impl::allocate(Request& r, std::size_t num_new_tokens,
   if (r.broken)
     return make_error(ErrorCode::corrupt,
                       "allocate: a load of this request failed; expected it to be preempted");
-  if (given.computed != nullptr && r.running)
+  if (given.match != nullptr && r.running)
     return make_error(ErrorCode::invalid_argument,
-                      "allocate: computed blocks for a request that has blocks already");
+                      "allocate: a match for a request that has blocks already");
   std::vector<Plan> plans(r.groups.size());
   std::size_t start = r.num_computed;
-  if (given.computed != nullptr) {
+  if (given.match != nullptr) {
     if (Status s = plan_hits(r, given, plans); !s) return s;
     start = plans[0].hits.size() * options.groups[0].block_size;
   }
@@ -157,7 +157,7 @@ Status BlockCache::Impl::allocate(Request& r, std::size_t num_new_tokens,
     r.position = running.size();
     running.push_back(&r);
   }
-  if (given.computed != nullptr) {
+  if (given.match != nullptr) {
     r.num_computed = start;
     for (std::size_t g = 0; g < r.groups.size(); ++g) {
       r.groups[g].cached = start / options.groups[g].block_size;

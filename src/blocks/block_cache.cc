@@ -58,7 +58,7 @@ std::array<RankSetting, 11> settings_of(const BlockCacheOptions& o) {
            {"recompute_last_block", o.recompute_last_block},
            {"host", o.host.has_value()},
            {"host.write_policy", static_cast<std::size_t>(host.write_policy)},
-           {"host.load_threshold", host.load_threshold},
+           {"host.load_back_threshold", host.load_back_threshold},
            {"host.cost_gate", host.cost_gate.has_value()},
            {"host.cost_gate.probe_every", host.cost_gate ? host.cost_gate->probe_every : 0}}};
 }

@@ -61,9 +61,9 @@ struct BlockCache::Impl final : TierOwner {
 
   // The calls. BlockCache's own of the same names, in block_observed.cc, tell the observer.
   Result<std::unique_ptr<Request>> start(std::span<const Token> tokens, RequestKeys keys);
-  ComputedBlocks get_computed(const Request& r);
+  BlockMatch match(const Request& r);
   Status allocate(Request& r, std::size_t num_new_tokens, const AllocateOptions& given);
-  Status advance(Request& r, std::size_t num_computed);
+  Status checkpoint(Request& r, std::size_t num_computed);
   PollResult poll() override;
   Result<Prefetch> prefetch(const Request& r);
   std::size_t end_prefetch(PrefetchId id, bool keep);

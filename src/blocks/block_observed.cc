@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public calls of BlockCache that an observer is told of; see cache/observed.cc. Under the
-// names of PrefixCache: get_computed is a match, advance a checkpoint, free a finish.
+// The public calls of BlockCache that an observer is told of; see cache/observed.cc.
 #include <chrono>
 #include <utility>
 
@@ -12,7 +11,7 @@ namespace {
 
 // Less than a block is left behind what was found, or the next block is not there.
 MatchEnd end_of(const BlockCacheOptions& options, std::size_t align, std::size_t limit,
-                const ComputedBlocks& found) {
+                const BlockMatch& found) {
   if (!options.caching) return MatchEnd::disabled;
   const std::size_t left_out = options.recompute_last_block ? align : 0;
   const bool no_more = found.length + found.host_length + left_out + align > limit;
@@ -32,11 +31,11 @@ Result<BlockRequest> BlockCache::start(std::span<const Token> tokens, RequestKey
   return BlockRequest(std::move(*made));
 }
 
-ComputedBlocks BlockCache::get_computed(const BlockRequest& request) {
+BlockMatch BlockCache::match(const BlockRequest& request) {
   CacheObserver* const observer = impl_->options.observer;
-  if (observer == nullptr) return impl_->get_computed(own(request));
-  ComputedBlocks found =
-      observed(observer, CacheCall::match, [&] { return impl_->get_computed(own(request)); });
+  if (observer == nullptr) return impl_->match(own(request));
+  BlockMatch found =
+      observed(observer, CacheCall::match, [&] { return impl_->match(own(request)); });
   const BlockRequest::Impl& r = *request.impl_;
   Match match;
   match.length = match.agreed_length = found.length;
@@ -52,12 +51,12 @@ Status BlockCache::allocate(BlockRequest& request, std::size_t num_new_tokens,
                   [&] { return impl_->allocate(own(request), num_new_tokens, options); });
 }
 
-Status BlockCache::advance(BlockRequest& request, std::size_t num_computed) {
+Status BlockCache::checkpoint(BlockRequest& request, std::size_t num_computed) {
   return observed(impl_->options.observer, CacheCall::checkpoint,
-                  [&] { return impl_->advance(own(request), num_computed); });
+                  [&] { return impl_->checkpoint(own(request), num_computed); });
 }
 
-void BlockCache::free(BlockRequest& request) {
+void BlockCache::finish(BlockRequest& request) {
   CacheObserver* const observer = impl_->options.observer;
   observed(observer, CacheCall::finish, [&] {
     impl_->let_go(own(request), /*finished=*/true);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a request in a BlockCache: start, get_computed, allocate, advance, free. An
-// allocation is planned first, group by group; when the plan fits, it is carried out.
+// The life of a request in a BlockCache: start, append, match, checkpoint, preempt and finish.
+// block_allocate.cc has the blocks for its next tokens.
 #include <algorithm>
 #include <utility>
 
 #include "base/append.h"
 #include "base/check.h"
+#include "base/tokens.h"
 #include "blocks/block_cache_impl.h"
 
 namespace pando {
@@ -29,6 +30,7 @@ BlockRequest::~BlockRequest() {
   --impl_->cache->num_requests;
 }
 
+bool BlockRequest::is_running() const { return impl_ && impl_->running; }
 std::span<const Token> BlockRequest::tokens() const { return impl_->tokens; }
 std::span<const BlockHash> BlockRequest::hashes() const { return impl_->chain; }
 const RequestKeys& BlockRequest::keys() const { return impl_->keys; }
@@ -59,18 +61,23 @@ Result<std::unique_ptr<BlockRequest::Impl>> BlockCache::Impl::start(std::span<co
   if (options.caching) {
     if (Status s = hasher.extend(r->tokens, r->keys, r->chain); !s) return s.error();
   }
+  // The hasher has looked at whole blocks.
+  if (Status s = refuse_negative(tokens, r->chain.size() * unit, tokens.size(), "start"); !s)
+    return s.error();
   ++num_requests;
   return r;
 }
 
-Status BlockCache::append(BlockRequest& request, std::span<const Token> tokens) {
-  BlockRequest::Impl& r = own(request);
-  const std::size_t before = r.tokens.size();
-  pando::append(r.tokens, tokens);
-  if (!impl_->options.caching) return {};
-  Status hashed = impl_->hasher.extend(r.tokens, r.keys, r.chain);
-  if (!hashed) r.tokens.resize(before);
-  return hashed;
+Status BlockRequest::append(std::span<const Token> tokens) {
+  PANDO_CHECK(impl_, "append to a BlockRequest that was moved from");
+  const BlockCache::Impl& cache = *impl_->cache;
+  const std::size_t before = impl_->tokens.size();
+  pando::append(impl_->tokens, tokens);
+  Status taken = refuse_negative(impl_->tokens, before, impl_->tokens.size(), "append");
+  if (taken.ok() && cache.options.caching)
+    taken = cache.hasher.extend(impl_->tokens, impl_->keys, impl_->chain);
+  if (!taken) impl_->tokens.resize(before);
+  return taken;
 }
 
 // ---- Finding -----------------------------------------------------------------------------------
@@ -94,9 +101,9 @@ bool BlockCache::Impl::is_worth_loading(const Request& r, std::size_t length,
   return tiers->is_worth_loading(pages, num_tokens);
 }
 
-ComputedBlocks BlockCache::Impl::get_computed(const Request& r) {
+BlockMatch BlockCache::Impl::match(const Request& r) {
   const std::size_t limit = limit_of(r);
-  ComputedBlocks out;
+  BlockMatch out;
   search->begin(keys_of(r));
   out.length = longest_hit(limit, HitSearch::Reach::device);
   for (std::size_t g = 0; g < r.groups.size(); ++g) {
@@ -107,7 +114,7 @@ ComputedBlocks BlockCache::Impl::get_computed(const Request& r) {
   }
   if (host) {
     const std::size_t more = longest_hit(limit, HitSearch::Reach::host) - out.length;
-    if (more > 0 && more >= options.host->load_threshold &&
+    if (more > 0 && more >= options.host->load_back_threshold &&
         is_worth_loading(r, out.length + more, more))
       out.host_length = more;
   }
@@ -176,13 +183,13 @@ void BlockCache::Impl::release_unseen(Request& r) {
   }
 }
 
-Status BlockCache::Impl::advance(Request& r, std::size_t num_computed) {
+Status BlockCache::Impl::checkpoint(Request& r, std::size_t num_computed) {
   if (r.broken)
     return make_error(ErrorCode::corrupt,
-                      "advance: a load of this request failed; expected it to be preempted");
+                      "checkpoint: a load of this request failed; expected it to be preempted");
   if (num_computed < r.num_computed || num_computed > r.num_tokens())
     return make_error(ErrorCode::invalid_argument,
-                      "advance to {} tokens: {} were computed before, and the request has {}",
+                      "checkpoint of {} tokens: {} were computed before, and the request has {}",
                       num_computed, r.num_computed, r.num_tokens());
   for (std::size_t g = 0; g < r.groups.size() && num_computed > r.num_computed; ++g) {
     const BlockGroup& group = options.groups[g];
@@ -191,7 +198,7 @@ Status BlockCache::Impl::advance(Request& r, std::size_t num_computed) {
     if (last >= blocks.size() || (group.kind == GroupKind::recurrent && blocks[last] == kNullBlock))
       return make_error(
           ErrorCode::invalid_argument,
-          "advance to {} tokens: group {} has no block there; allocate() gave it {} of "
+          "checkpoint of {} tokens: group {} has no block there; allocate() gave it {} of "
           "{} tokens",
           num_computed, g, blocks.size(), group.block_size);
   }

@@ -50,7 +50,7 @@ bool BlockCache::prefetch_ready(PrefetchId id) const {
 }
 
 std::size_t BlockCache::Impl::end_prefetch(PrefetchId id, bool keep) {
-  return tiers ? tiers->engine.end_fetch(id, keep).pages : 0;
+  return tiers ? tiers->engine.end_fetch(id, keep) : 0;
 }
 
 std::size_t BlockCache::Impl::evict_host(std::size_t num_tokens, std::size_t group) {

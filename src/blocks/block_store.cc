@@ -139,10 +139,11 @@ std::size_t BlockTiers::choose(FetchTarget& target, const std::function<bool(std
   return length - fetch.have;
 }
 
-StoreIndex::Kept BlockTiers::keep(FetchTarget& target, std::span<FetchedPage> pages) {
+// Of the tokens that groups have got, the most: a prefix has as many as its longest group.
+std::size_t BlockTiers::keep(FetchTarget& target, std::span<FetchedPage> pages) {
   const auto& fetch = static_cast<const BlockFetch&>(target);
   const BlockKeys keys = fetch.keys();
-  Kept kept;
+  std::vector<std::size_t> tokens(groups_.size());
   for (std::size_t k = 0; k < pages.size(); ++k) {
     if (!pages[k].arrived) continue;
     const std::uint32_t g = pages[k].component;
@@ -152,11 +153,10 @@ StoreIndex::Kept BlockTiers::keep(FetchTarget& target, std::span<FetchedPage> pa
     pages[k].kept = true;
     host_.keep(pages[k].page, content,
                hazard_ != nullptr ? hazard_->new_rank(g, i) : Draw::Candidate{});
-    ++kept.pages;
-    kept.tokens += groups_[g].block_size;
+    tokens[g] += groups_[g].block_size;
     if (on_fetched) on_fetched(keys, g, i);
   }
-  return kept;
+  return *std::max_element(tokens.begin(), tokens.end());
 }
 
 }  // namespace pando

@@ -114,7 +114,7 @@ class BlockTiers final : private TierIndex {
   void put_ended(const Extent& extent, bool stored) override;
   std::size_t choose(FetchTarget& target, const std::function<bool(std::size_t)>& has,
                      std::size_t limit) override;
-  Kept keep(FetchTarget& target, std::span<FetchedPage> pages) override;
+  std::size_t keep(FetchTarget& target, std::span<FetchedPage> pages) override;
   void fetch_ended(FetchTarget&) override {}
 
   std::size_t uses_wanted() const;

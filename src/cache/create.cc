@@ -18,11 +18,6 @@ std::uint32_t next_cache_id() {
   return ++last;
 }
 
-Result<std::unique_ptr<EvictionPolicy>> policy_or_lru(std::unique_ptr<EvictionPolicy> policy) {
-  if (policy) return policy;
-  return make_policy("lru");
-}
-
 bool measures_cost(const EvictionPolicy& policy) {
   const std::optional<HazardOptions> hazard = policy.hazard();
   return hazard && hazard->cost_aware && !hazard->attention_tokens;
@@ -184,11 +179,17 @@ Result<std::unique_ptr<PrefixCache>> PrefixCacheImpl::make(
     const CacheOptions& options, const Status& valid,
     const std::function<SlotLedger()>& make_ledger, std::unique_ptr<EvictionPolicy> policy,
     StateAllocator* states) {
-  policy = *policy_or_lru(std::move(policy));
   std::optional<SlotLedger> ledger;
   Status ready = valid;
+  if (ready.ok() && policy == nullptr) {
+    Result<std::unique_ptr<EvictionPolicy>> named = make_policy(options.policy);
+    if (named.ok())
+      policy = std::move(*named);
+    else
+      ready = named.error();
+  }
   std::array<RankSetting, kNumSettings> settings = {};
-  if (valid.ok()) {
+  if (ready.ok()) {
     ledger.emplace(make_ledger());
     ready = validate_parts(options, *ledger, states);
     settings = settings_of(options, *ledger, states);

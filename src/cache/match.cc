@@ -84,7 +84,7 @@ Result<Match> PrefixCacheImpl::match(const Key& key, std::span<SlotId> slots, Se
 
 // Why a walk of this key, of which `valid` can be used, gives no more.
 MatchEnd PrefixCacheImpl::match_end(const Key& key, const Tree::Cursor& walked,
-                                      const Tree::Cursor& valid) const {
+                                    const Tree::Cursor& valid) const {
   const std::size_t num_pages = index.tree().shape().num_pages(key);
   if (walked.node == kNoNode) return MatchEnd::namespace_unknown;
   if (valid.pages < walked.pages) {

@@ -126,7 +126,7 @@ struct PrefixCacheImpl final : CacheCore, TierOwner {
   StoreLink* store() const { return tier ? tier->engine.store() : nullptr; }
   /// Returns the tokens that the host has more.
   std::size_t end_prefetch(PrefetchId id, bool keep) {
-    return tier ? tier->engine.end_fetch(id, keep).tokens : 0;
+    return tier ? tier->engine.end_fetch(id, keep) : 0;
   }
   /// Of everything that nobody holds, on all tiers.
   void evict_all();

@@ -162,21 +162,21 @@ std::size_t TreeTiers::choose(FetchTarget& target, const std::function<bool(std:
 // ---- Into the tree -----------------------------------------------------------------------------
 
 // The tree may have got some of it meanwhile; those pages are not needed any more.
-StoreIndex::Kept TreeTiers::keep(FetchTarget& target, std::span<FetchedPage> pages) {
+std::size_t TreeTiers::keep(FetchTarget& target, std::span<FetchedPage> pages) {
   auto& fetch = static_cast<NodeFetch&>(target);
   const auto arrived = static_cast<std::size_t>(
       std::find_if(pages.begin(), pages.end(), [](const FetchedPage& p) { return !p.arrived; }) -
       pages.begin());
   const bool hybrid = core_.options.window || core_.options.state;
-  if (arrived == 0 || (hybrid && arrived < pages.size())) return {};
-  if (fetch.anchor && index_.node(index_.resolve(fetch.anchor)).cut_off) return {};
+  if (arrived == 0 || (hybrid && arrived < pages.size())) return 0;
+  if (fetch.anchor && index_.node(index_.resolve(fetch.anchor)).cut_off) return 0;
   const std::size_t num_pages = hybrid ? fetch.num_pages : arrived;
   const std::size_t page_size = index_.page_size();
   const std::size_t end = fetch.from + num_pages;
   const std::size_t overlap = core_.options.bigram ? 1 : 0;
   const Key key{std::span<const Token>(fetch.tokens).first(end * page_size + overlap), fetch.ns};
   const Tree::Cursor cursor = index_.tree().descend(key, nullptr);
-  if (cursor.pages >= end) return {};
+  if (cursor.pages >= end) return 0;
   NodeIndex node = cursor.node == kNoNode ? index_.root(fetch.ns) : index_.tree().split_at(cursor);
   // Where windows begin, a node begins.
   const std::size_t window_from =
@@ -190,7 +190,7 @@ StoreIndex::Kept TreeTiers::keep(FetchTarget& target, std::span<FetchedPage> pag
     const std::size_t from = pages[i].component == kWindow ? first_window : cursor.pages;
     pages[i].kept = page >= from && page < end;
   }
-  return {(end - cursor.pages) * page_size, end - cursor.pages};
+  return (end - cursor.pages) * page_size;
 }
 
 // Pages [begin, end) of the key, which have arrived, below `parent`.

@@ -102,7 +102,7 @@ class TreeTiers final : private TierIndex {
   void put_ended(const Extent& extent, bool stored) override;
   std::size_t choose(FetchTarget& target, const std::function<bool(std::size_t)>& has,
                      std::size_t limit) override;
-  Kept keep(FetchTarget& target, std::span<FetchedPage> pages) override;
+  std::size_t keep(FetchTarget& target, std::span<FetchedPage> pages) override;
   void fetch_ended(FetchTarget& target) override;
 
   void copy_path(NodeIndex end, std::size_t enough_hits);

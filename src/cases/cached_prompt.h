@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A prompt that a BlockCache has as a whole, found again (start hashes it, get_computed finds it),
+// A prompt that a BlockCache has as a whole, found again (start hashes it, match finds it),
 // and its limit: copying the tokens and comparing them.
 #pragma once
 
@@ -25,7 +25,7 @@ class CachedPrompt {
     {
       BlockRequest first = *cache_->start(tokens_);
       require(cache_->allocate(first, tokens_.size()).ok(), "room");
-      require(cache_->advance(first, tokens_.size()).ok(), "computed");
+      require(cache_->checkpoint(first, tokens_.size()).ok(), "computed");
     }
     find();
     require(found_ == kLength, "all of it");
@@ -33,7 +33,7 @@ class CachedPrompt {
 
   void find() {
     const BlockRequest request = *cache_->start(tokens_);
-    found_ += cache_->get_computed(request).length;
+    found_ += cache_->match(request).length;
   }
   void limit() {
     std::memcpy(copy_.data(), tokens_.data(), tokens_.size() * sizeof(Token));

@@ -86,10 +86,10 @@ Result<std::unique_ptr<CacheStack>> CacheStack::create(const StackOptions& optio
     };
   }
 
-  Result<std::unique_ptr<EvictionPolicy>> policy =
-      options.attention_tokens
-          ? make_hazard_policy({.cost_aware = true, .attention_tokens = options.attention_tokens})
-          : make_policy(options.policy);
+  cache_options.policy = options.policy;
+  Result<std::unique_ptr<EvictionPolicy>> policy = std::unique_ptr<EvictionPolicy>{};
+  if (options.attention_tokens)
+    policy = make_hazard_policy({.cost_aware = true, .attention_tokens = options.attention_tokens});
   if (!policy) return policy.error();
   Result<std::unique_ptr<PrefixCache>> cache = Error{};
   if (options.window) {

@@ -245,28 +245,28 @@ void StoreFetches::call_off(Fetch& fetch) {
   for (const StoreCall& call : fetch.calls) call.cancel();
 }
 
-StoreIndex::Kept StoreFetches::end(PrefetchId id, bool keep_arrived) {
+std::size_t StoreFetches::end(PrefetchId id, bool keep_arrived) {
   for (Fetch& fetch : fetches_) {
     if (fetch.id != id || fetch.phase == Phase::ended) continue;
     call_off(fetch);
     const bool has_read = fetch.phase == Phase::reading || fetch.phase == Phase::ready;
     if (has_read) measure(fetch);
-    const StoreIndex::Kept kept = keep_arrived && has_read ? keep(fetch) : StoreIndex::Kept{};
-    shared_.stats.prefetched_tokens += kept.tokens;
+    const std::size_t kept = keep_arrived && has_read ? keep(fetch) : 0;
+    shared_.stats.prefetched_tokens += kept;
     fetch.phase = Phase::ended;
     return kept;
   }
-  return {};
+  return 0;
 }
 
 // A page has arrived if it has on all ranks.
-StoreIndex::Kept StoreFetches::keep(Fetch& fetch) {
+std::size_t StoreFetches::keep(Fetch& fetch) {
   std::vector<std::int64_t> arrived;
   for (std::size_t i = 0; i < fetch.pages.size(); ++i)
     arrived.push_back(has_arrived(fetch, i) ? 1 : 0);
   shared_.ranks.least(arrived);
   for (std::size_t i = 0; i < fetch.pages.size(); ++i) fetch.pages[i].arrived = arrived[i] != 0;
-  const StoreIndex::Kept kept = shared_.index.keep(*fetch.target, fetch.pages);
+  const std::size_t kept = shared_.index.keep(*fetch.target, fetch.pages);
   std::vector<HostPageId> pages;
   for (std::size_t c = 0; c < shared_.room.num_components(); ++c) {
     pages.clear();

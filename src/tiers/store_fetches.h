@@ -51,8 +51,8 @@ class StoreFetches {
   PrefetchOutcome may_fetch(std::size_t num_tokens) const;
   PrefetchId begin(std::unique_ptr<FetchTarget> target);
   bool is_ready(PrefetchId id) const;
-  /// Ends a fetch, keeping what has arrived or nothing.
-  StoreIndex::Kept end(PrefetchId id, bool keep);
+  /// Ends a fetch, keeping what has arrived or nothing. Returns the tokens that were kept.
+  std::size_t end(PrefetchId id, bool keep);
 
   void report(std::vector<std::int64_t>& values);
   void apply(std::span<const std::int64_t> values);
@@ -100,7 +100,7 @@ class StoreFetches {
   bool may_end(const Fetch& fetch) const;
   bool has_answer(Fetch& fetch);
   bool is_quiet(const Fetch& fetch) const;
-  StoreIndex::Kept keep(Fetch& fetch);
+  std::size_t keep(Fetch& fetch);
   void free_pages(Fetch& fetch);
   void let_go(Fetch& fetch);
   void call_off(Fetch& fetch);

@@ -49,12 +49,9 @@ class StoreIndex {
   /// of `asked` the store has. Returns those tokens.
   virtual std::size_t choose(FetchTarget& target, const std::function<bool(std::size_t)>& has,
                              std::size_t limit) = 0;
-  struct Kept {
-    std::size_t tokens = 0;
-    std::size_t pages = 0;
-  };
-  /// Keeps what it can use of pages, given in the order of `wanted`.
-  virtual Kept keep(FetchTarget& target, std::span<FetchedPage> pages) = 0;
+  /// Keeps what it can use of pages, given in the order of `wanted`. Returns the tokens that the
+  /// host has more: of the component that has got the most.
+  virtual std::size_t keep(FetchTarget& target, std::span<FetchedPage> pages) = 0;
   /// Lets go of what it held for the target.
   virtual void fetch_ended(FetchTarget& target) = 0;
 

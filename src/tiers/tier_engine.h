@@ -129,8 +129,8 @@ class TierEngine {
   Status clear_store();
   StoreStats store_stats() const { return store_ ? store_->opened.store->stats() : StoreStats{}; }
   bool is_ready(PrefetchId id) const { return !store_ || store_->fetches.is_ready(id); }
-  StoreIndex::Kept end_fetch(PrefetchId id, bool keep) {
-    return store_ ? store_->fetches.end(id, keep) : StoreIndex::Kept{};
+  std::size_t end_fetch(PrefetchId id, bool keep) {
+    return store_ ? store_->fetches.end(id, keep) : 0;
   }
   /// nullptr: none is attached.
   StoreLink* store() const { return store_.get(); }

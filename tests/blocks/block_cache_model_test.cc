@@ -82,15 +82,15 @@ class Twins {
 
   void begin(Pair& pair, Random& random) {
     if (pair.model.running) return step(pair, random);
-    const ComputedBlocks computed = cache_->get_computed(pair.real);
+    const BlockMatch found = cache_->match(pair.real);
     std::vector<std::vector<std::uint32_t>> blocks;
-    RC_ASSERT(computed.length == model_.computed(pair.model, &blocks));
+    RC_ASSERT(found.length == model_.computed(pair.model, &blocks));
     for (std::size_t g = 0; g < blocks.size(); ++g)
-      RC_ASSERT(numbers(computed.blocks[g]) == blocks[g]);
+      RC_ASSERT(numbers(found.blocks[g]) == blocks[g]);
     const bool with_hit = random.below(5) > 0;
     AllocateOptions options = how(random);
-    if (with_hit) options.computed = &computed;
-    const std::size_t from = with_hit ? computed.length : 0;
+    if (with_hit) options.match = &found;
+    const std::size_t from = with_hit ? found.length : 0;
     allocate(pair, random, from, options);
   }
 
@@ -110,7 +110,7 @@ class Twins {
     std::vector<BlockNumbers> chosen;
     for (std::size_t g = 0; g < options_.groups.size(); ++g)
       chosen.push_back(numbers(pair.real.blocks(g)));
-    const bool expected = model_.allocate(pair.model, num_new, options.computed != nullptr,
+    const bool expected = model_.allocate(pair.model, num_new, options.match != nullptr,
                                           options.lookahead_tokens, options.delay_caching, chosen);
     RC_ASSERT(model_.all_allowed);
     RC_ASSERT(done.ok() == expected);
@@ -126,16 +126,16 @@ class Twins {
         to = pair.model.computed + random.below(to - pair.model.computed + 1);
       to = std::max(to, pair.model.computed);
       if (has_places(pair, to)) {
-        RC_ASSERT(cache_->advance(pair.real, to).ok());
-        model_.advance(pair.model, to);
+        RC_ASSERT(cache_->checkpoint(pair.real, to).ok());
+        model_.checkpoint(pair.model, to);
       } else {
-        RC_ASSERT(!cache_->advance(pair.real, to).ok());
+        RC_ASSERT(!cache_->checkpoint(pair.real, to).ok());
       }
     }
     if (pair.model.tokens.size() < 70 && random.below(2) == 0) {
       std::vector<Token> more(1 + random.below(5));
       for (Token& t : more) t = static_cast<Token>(random.below(2));
-      RC_ASSERT(cache_->append(pair.real, more).ok());
+      RC_ASSERT(pair.real.append(more).ok());
       pair.model.tokens.insert(pair.model.tokens.end(), more.begin(), more.end());
     }
     allocate(pair, random, pair.model.computed, how(random));
@@ -165,7 +165,7 @@ class Twins {
   }
 
   void finish(std::size_t i, bool by_call) {
-    if (by_call) cache_->free(pairs_[i].real);
+    if (by_call) cache_->finish(pairs_[i].real);
     model_.let_go(pairs_[i].model);
     if (i + 1 < pairs_.size()) std::swap(pairs_[i], pairs_.back());
     pairs_.pop_back();

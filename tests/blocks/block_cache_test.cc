@@ -18,10 +18,10 @@ TEST(BlockCache, ARequestFindsWhatAnotherComputed) {
   const BlockRequest first = cache.run(tokens(10));
   EXPECT_EQ(numbers(first.blocks()), (BlockNumbers{1, 2, 3}));
   BlockRequest second = cache.start(tokens(8) + tokens(4, 100));
-  const ComputedBlocks computed = cache->get_computed(second);
-  EXPECT_EQ(computed.length, 8U);
-  EXPECT_EQ(numbers(computed.blocks[0]), (BlockNumbers{1, 2}));
-  ASSERT_TRUE(cache->allocate(second, 4, {.computed = &computed}).ok());
+  const BlockMatch found = cache->match(second);
+  EXPECT_EQ(found.length, 8U);
+  EXPECT_EQ(numbers(found.blocks[0]), (BlockNumbers{1, 2}));
+  ASSERT_TRUE(cache->allocate(second, 4, {.match = &found}).ok());
   EXPECT_EQ(numbers(second.blocks()), (BlockNumbers{1, 2, 4}));
   EXPECT_EQ(second.num_computed(), 8U);
   EXPECT_EQ(cache->pool().num_holders(PageId{1}), 2U);
@@ -68,16 +68,16 @@ TEST(BlockCache, ASaltIsNotAnAdapterOfTheSameName) {
   const BlockRequest adapter = cache.run(tokens(9), {.lora = "x"});
   const BlockRequest salted = cache.start(tokens(9), {.salt = "x"});
   EXPECT_EQ(adapter.hashes()[0].value, salted.hashes()[0].value);
-  EXPECT_EQ(cache->get_computed(salted).length, 0U);
+  EXPECT_EQ(cache->match(salted).length, 0U);
 }
 
 TEST(BlockCache, ARequestGrowsTokenByToken) {
   TestBlocks cache(fours());
   BlockRequest request = cache.run(tokens(6));
   for (Token t = 7; t <= 13; ++t) {
-    ASSERT_TRUE(cache->append(request, std::vector<Token>{t}).ok());
+    ASSERT_TRUE(request.append(std::vector<Token>{t}).ok());
     ASSERT_TRUE(cache->allocate(request, 1).ok());
-    ASSERT_TRUE(cache->advance(request, request.tokens().size()).ok());
+    ASSERT_TRUE(cache->checkpoint(request, request.tokens().size()).ok());
   }
   EXPECT_EQ(request.hashes().size(), 3U);
   EXPECT_EQ(numbers(request.blocks()), (BlockNumbers{1, 2, 3, 4}));
@@ -87,26 +87,26 @@ TEST(BlockCache, ARequestGrowsTokenByToken) {
 TEST(BlockCache, AllocatingIsAllOrNothing) {
   TestBlocks cache(fours(6));
   BlockRequest first = cache.run(tokens(8));
-  cache->free(first);
+  cache->finish(first);
   BlockRequest other = cache.start(tokens(8, 50));
   ASSERT_TRUE(cache->allocate(other, 8).ok());
   BlockRequest third = cache.start(tokens(20));
-  const ComputedBlocks computed = cache->get_computed(third);
-  EXPECT_EQ(computed.length, 8U);
+  const BlockMatch found = cache->match(third);
+  EXPECT_EQ(found.length, 8U);
   const BlockNumbers before = cache.queue();
   // Three free blocks: two of them are the hit's, and three more are wanted.
-  EXPECT_TRUE(fails(cache->allocate(third, 12, {.computed = &computed}), ErrorCode::out_of_capacity,
+  EXPECT_TRUE(fails(cache->allocate(third, 12, {.match = &found}), ErrorCode::out_of_capacity,
                     "3 new blocks and 2 free ones that were found; 3 are free"));
   EXPECT_EQ(cache.queue(), before);
   EXPECT_TRUE(third.blocks().empty());
   EXPECT_EQ(third.num_computed(), 0U);
-  EXPECT_TRUE(cache->allocate(third, 4, {.computed = &computed}).ok());
+  EXPECT_TRUE(cache->allocate(third, 4, {.match = &found}).ok());
 }
 
 TEST(BlockCache, BlocksAreFreedFromTheEnd) {
   TestBlocks cache(fours(8));
   BlockRequest request = cache.run(tokens(14));  // three full blocks and an open one
-  cache->free(request);
+  cache->finish(request);
   EXPECT_EQ(cache.queue(), (BlockNumbers{4, 5, 6, 7, 3, 2, 1}));
   // So a shorter prefix survives longest.
   cache.run(tokens(20, 100));
@@ -131,12 +131,12 @@ TEST(BlockCache, LookaheadHasRoomAndIsNotCached) {
   EXPECT_EQ(request.blocks().size(), 3U);
   EXPECT_EQ(cache->sizes().total, 4U);
   // Drafts count as new tokens, but are not the request's until it has them.
-  ASSERT_TRUE(cache->advance(request, 6).ok());
-  ASSERT_TRUE(cache->append(request, std::vector<Token>{7}).ok());
+  ASSERT_TRUE(cache->checkpoint(request, 6).ok());
+  ASSERT_TRUE(request.append(std::vector<Token>{7}).ok());
   ASSERT_TRUE(cache->allocate(request, 1 + 3).ok());
   EXPECT_EQ(cache->sizes().total, 4U);
-  ASSERT_TRUE(cache->append(request, std::vector<Token>{8, 9}).ok());  // one draft was right
-  ASSERT_TRUE(cache->advance(request, 8).ok());
+  ASSERT_TRUE(request.append(std::vector<Token>{8, 9}).ok());  // one draft was right
+  ASSERT_TRUE(cache->checkpoint(request, 8).ok());
   EXPECT_EQ(cache->sizes().total, 8U);
   EXPECT_EQ(request.blocks().size(), 3U);
 }
@@ -160,9 +160,9 @@ TEST(BlockCache, CachedAtOnceOrWhenComputed) {
   BlockRequest later = cache.start(tokens(8, 50));
   ASSERT_TRUE(cache->allocate(later, 8, {.delay_caching = true}).ok());
   EXPECT_EQ(cache.hit(tokens(9, 50)), 0U);
-  ASSERT_TRUE(cache->advance(later, 5).ok());
+  ASSERT_TRUE(cache->checkpoint(later, 5).ok());
   EXPECT_EQ(cache.hit(tokens(9, 50)), 4U);
-  ASSERT_TRUE(cache->advance(later, 8).ok());
+  ASSERT_TRUE(cache->checkpoint(later, 8).ok());
   EXPECT_EQ(cache.hit(tokens(9, 50)), 8U);
 }
 
@@ -170,8 +170,8 @@ TEST(BlockCache, WhatWasNeverComputedIsForgotten) {
   TestBlocks cache(fours());
   BlockRequest request = cache.start(tokens(16));
   ASSERT_TRUE(cache->allocate(request, 16).ok());
-  ASSERT_TRUE(cache->advance(request, 9).ok());  // aborted after the first chunk
-  cache->free(request);
+  ASSERT_TRUE(cache->checkpoint(request, 9).ok());  // aborted after the first chunk
+  cache->finish(request);
   EXPECT_EQ(cache.hit(tokens(17)), 8U);
 }
 
@@ -193,7 +193,7 @@ TEST(BlockCache, ForgottenBlocksAreNotFound) {
   cache->forget(std::vector{kNullBlock, request.blocks()[1], request.blocks()[1]});
   EXPECT_EQ(cache.hit(tokens(20)), 4U);
   EXPECT_EQ(cache->pool().num_holders(request.blocks()[1]), 1U);
-  cache->free(request);
+  cache->finish(request);
   EXPECT_EQ(cache.hit(tokens(20)), 4U);
   EXPECT_TRUE(cache->check().ok());
 }
@@ -228,7 +228,7 @@ TEST(BlockCache, WithoutCachingEveryRequestIsComputed) {
   BlockRequest request = cache.run(tokens(16));
   EXPECT_TRUE(request.hashes().empty());
   EXPECT_EQ(cache.hit(tokens(16)), 0U);
-  cache->free(request);
+  cache->finish(request);
   EXPECT_EQ(cache.queue().size(), 31U);
 }
 
@@ -236,39 +236,44 @@ TEST(BlockCache, StaleHitsAreRefused) {
   TestBlocks cache(fours(6));
   { const BlockRequest first = cache.run(tokens(9)); }
   BlockRequest request = cache.start(tokens(9));
-  const ComputedBlocks computed = cache->get_computed(request);
-  EXPECT_EQ(computed.length, 8U);
+  const BlockMatch found = cache->match(request);
+  EXPECT_EQ(found.length, 8U);
   const BlockRequest other = cache.run(tokens(16, 100));  // takes all but one block
-  EXPECT_TRUE(fails(cache->allocate(request, 1, {.computed = &computed}), ErrorCode::stale_handle,
-                    "block 1 of group 0 has gone since get_computed"));
+  EXPECT_TRUE(fails(cache->allocate(request, 1, {.match = &found}), ErrorCode::stale_handle,
+                    "block 1 of group 0 has gone since match()"));
   EXPECT_TRUE(request.blocks().empty());
 }
 
 TEST(BlockCache, BadInputIsRefusedAndChangesNothing) {
   TestBlocks cache(fours());
   BlockRequest request = cache.run(tokens(8));
-  const ComputedBlocks computed = cache->get_computed(request);
-  EXPECT_TRUE(fails(cache->allocate(request, 1, {.computed = &computed}),
-                    ErrorCode::invalid_argument, "has blocks already"));
+  const BlockMatch found = cache->match(request);
+  EXPECT_TRUE(fails(cache->allocate(request, 1, {.match = &found}), ErrorCode::invalid_argument,
+                    "has blocks already"));
   EXPECT_TRUE(
-      fails(cache->advance(request, 7), ErrorCode::invalid_argument, "advance to 7 tokens"));
-  EXPECT_TRUE(fails(cache->advance(request, 9), ErrorCode::invalid_argument, "the request has 8"));
-  ASSERT_TRUE(cache->append(request, std::vector<Token>{9, 10}).ok());
+      fails(cache->checkpoint(request, 7), ErrorCode::invalid_argument, "checkpoint of 7 tokens"));
   EXPECT_TRUE(
-      fails(cache->advance(request, 9), ErrorCode::invalid_argument, "group 0 has no block there"));
-  EXPECT_TRUE(fails(cache->append(request, std::vector<Token>{1, -2}), ErrorCode::invalid_argument,
+      fails(cache->checkpoint(request, 9), ErrorCode::invalid_argument, "the request has 8"));
+  ASSERT_TRUE(request.append(std::vector<Token>{9, 10}).ok());
+  EXPECT_TRUE(fails(cache->checkpoint(request, 9), ErrorCode::invalid_argument,
+                    "group 0 has no block there"));
+  EXPECT_TRUE(fails(request.append(std::vector<Token>{1, -2}), ErrorCode::invalid_argument,
                     "token -2 at position 11 is negative"));
+  EXPECT_TRUE(fails(request.append(-3), ErrorCode::invalid_argument,
+                    "append: token -3 at position 10"));  // no block would be full
   EXPECT_EQ(request.tokens().size(), 10U);
   EXPECT_TRUE(fails(cache->start(std::vector<Token>{1, 2, 3, -4}), ErrorCode::invalid_argument,
                     "token -4 at position 3"));
+  EXPECT_TRUE(fails(cache->start(std::vector<Token>{1, -2}), ErrorCode::invalid_argument,
+                    "start: token -2 at position 1"));
   RequestKeys keys;
   keys.items = {{"a", 4, 4}, {"b", 2, 1}};
   EXPECT_TRUE(fails(cache->start(tokens(8), keys), ErrorCode::invalid_argument, "item 1"));
   BlockRequest fresh = cache.start(tokens(4));
-  ComputedBlocks foreign = computed;
+  BlockMatch foreign = found;
   foreign.length = 8;
-  EXPECT_TRUE(fails(cache->allocate(fresh, 1, {.computed = &foreign}), ErrorCode::invalid_argument,
-                    "8 computed tokens of a request of 4"));
+  EXPECT_TRUE(fails(cache->allocate(fresh, 1, {.match = &foreign}), ErrorCode::invalid_argument,
+                    "a match of 8 tokens for a request of 4"));
 }
 
 TEST(BlockCache, BadOptionsAreNamed) {
@@ -295,10 +300,23 @@ TEST(BlockCache, ResetForgetsEverythingUnlessARequestHasBlocks) {
   TestBlocks cache(fours());
   BlockRequest request = cache.run(tokens(8));
   EXPECT_TRUE(fails(cache->reset(), ErrorCode::in_use, "1 requests have blocks"));
-  cache->free(request);
+  cache->finish(request);
   EXPECT_TRUE(cache->reset().ok());
   EXPECT_EQ(cache->sizes(), Sizes{});
   EXPECT_EQ(cache.hit(tokens(9)), 0U);
+}
+
+TEST(BlockCache, RequestsRunWhileTheyHoldBlocks) {
+  TestBlocks cache(fours());
+  BlockRequest request = cache.start(tokens(5));
+  EXPECT_FALSE(request.is_running());
+  ASSERT_TRUE(cache->allocate(request, 5).ok());
+  EXPECT_TRUE(request.is_running());
+  cache->preempt(request);
+  EXPECT_FALSE(request.is_running());
+  ASSERT_TRUE(cache->allocate(request, 5).ok());
+  cache->finish(request);
+  EXPECT_FALSE(request.is_running());
 }
 
 TEST(BlockCache, StatsCountHits) {
@@ -324,7 +342,9 @@ TEST(BlockCacheDeathTest, RequestsOfOthersAreRefused) {
   BlockRequest request = one.start(tokens(4));
   EXPECT_DEATH((void)other->allocate(request, 4), "was given a request that is another's");
   const BlockRequest moved = std::move(request);
-  EXPECT_DEATH(one->free(request), "was given a request that was moved from");
+  EXPECT_DEATH(one->finish(request), "was given a request that was moved from");
+  EXPECT_DEATH((void)request.append(5), "append to a BlockRequest that was moved from");
+  EXPECT_FALSE(request.is_running());
 }
 
 }  // namespace

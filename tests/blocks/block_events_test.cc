@@ -77,9 +77,9 @@ TEST(BlockEvents, TwinsAreOneToTheReader) {
   ASSERT_TRUE(cache->allocate(a, 5).ok());
   ASSERT_TRUE(cache->allocate(b, 5).ok());
   EXPECT_EQ(cache->take_events().size(), 1U);
-  ASSERT_TRUE(cache->advance(a, 5).ok());
-  ASSERT_TRUE(cache->advance(b, 5).ok());
-  cache->free(a);
+  ASSERT_TRUE(cache->checkpoint(a, 5).ok());
+  ASSERT_TRUE(cache->checkpoint(b, 5).ok());
+  cache->finish(a);
   BlockRequest c = cache.start(tokens(20, 100));
   ASSERT_TRUE(cache->allocate(c, 20, {.delay_caching = true}).ok());  // takes one of them
   EXPECT_TRUE(cache->take_events().empty());
@@ -113,7 +113,7 @@ TEST(BlockEvents, WhatWasNeverComputedIsTakenBack) {
   TestBlocks cache(with_events({full_group(4)}));
   BlockRequest request = cache.start(tokens(9));
   ASSERT_TRUE(cache->allocate(request, 9).ok());
-  cache->free(request);
+  cache->finish(request);
   const std::vector<KvEvent> events = cache->take_events();
   ASSERT_EQ(events.size(), 2U);
   EXPECT_EQ(events[1].kind, KvEvent::Kind::removed);

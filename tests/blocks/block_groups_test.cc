@@ -123,9 +123,9 @@ TEST(BlockGroups, BlocksBeforeTheWindowAreNull) {
   // Computed 21 tokens: the next one sees 13 and later, in block 3.
   EXPECT_EQ(numbers(first.blocks()), (BlockNumbers{0, 0, 0, 4, 5, 6}));
   const BlockRequest again = cache.start(tokens(21));
-  const ComputedBlocks computed = cache->get_computed(again);
-  EXPECT_EQ(computed.length, 20U);
-  EXPECT_EQ(numbers(computed.blocks[0]), (BlockNumbers{0, 0, 0, 4, 5}));
+  const BlockMatch found = cache->match(again);
+  EXPECT_EQ(found.length, 20U);
+  EXPECT_EQ(numbers(found.blocks[0]), (BlockNumbers{0, 0, 0, 4, 5}));
 }
 
 TEST(BlockGroups, ReleasedBlocksGoFromTheLastToTheFirstAndStayFound) {
@@ -149,15 +149,15 @@ TEST(BlockGroups, AStateIsFoundWhereAStepEnded) {
   BlockRequest request = cache.start(tokens(30));
   ASSERT_TRUE(cache->allocate(request, 16).ok());
   EXPECT_EQ(numbers(request.blocks()), (BlockNumbers{0, 0, 0, 1}));  // one state, at the end
-  ASSERT_TRUE(cache->advance(request, 16).ok());
+  ASSERT_TRUE(cache->checkpoint(request, 16).ok());
   ASSERT_TRUE(cache->allocate(request, 14).ok());
   EXPECT_EQ(numbers(request.blocks()), (BlockNumbers{0, 0, 0, 1, 0, 0, 0, 2}));
-  ASSERT_TRUE(cache->advance(request, 30).ok());
+  ASSERT_TRUE(cache->checkpoint(request, 30).ok());
   EXPECT_EQ(numbers(request.blocks()), (BlockNumbers{0, 0, 0, 0, 0, 0, 0, 2}));
   EXPECT_EQ(cache.hit(tokens(30)), 16U);  // 28 is no end of a step
-  ASSERT_TRUE(cache->append(request, tokens(2, 31)).ok());
+  ASSERT_TRUE(request.append(tokens(2, 31)).ok());
   ASSERT_TRUE(cache->allocate(request, 2).ok());
-  ASSERT_TRUE(cache->advance(request, 32).ok());
+  ASSERT_TRUE(cache->checkpoint(request, 32).ok());
   EXPECT_EQ(cache.hit(tokens(33)), 32U);
   EXPECT_EQ(cache->sizes().total, 8U);
 }
@@ -166,9 +166,9 @@ TEST(BlockGroups, AStepMustEndWhereAStateIs) {
   TestBlocks cache(block_options({recurrent_group(4)}));
   BlockRequest request = cache.start(tokens(30));
   ASSERT_TRUE(cache->allocate(request, 16).ok());
-  EXPECT_TRUE(
-      fails(cache->advance(request, 5), ErrorCode::invalid_argument, "group 0 has no block there"));
-  EXPECT_TRUE(cache->advance(request, 14).ok());  // drafts were rejected
+  EXPECT_TRUE(fails(cache->checkpoint(request, 5), ErrorCode::invalid_argument,
+                    "group 0 has no block there"));
+  EXPECT_TRUE(cache->checkpoint(request, 14).ok());  // drafts were rejected
 }
 
 TEST(BlockGroups, EveryStateCanBeKept) {
@@ -191,7 +191,7 @@ TEST(BlockGroups, TheShortestGroupDecides) {
   BlockRequest request = cache.start(tokens(40));
   for (const std::size_t step : {12U, 20U, 8U}) {
     ASSERT_TRUE(cache->allocate(request, step).ok());
-    ASSERT_TRUE(cache->advance(request, request.num_computed() + step).ok());
+    ASSERT_TRUE(cache->checkpoint(request, request.num_computed() + step).ok());
   }
   EXPECT_EQ(cache.hit(tokens(41)), 40U);
   EXPECT_EQ(cache.hit(tokens(40)), 32U);

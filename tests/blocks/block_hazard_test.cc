@@ -103,10 +103,10 @@ class DeduplicatedHazard : public ::testing::Test {
     for (BlockRequest* r : {&first, &second}) {
       blocks->allocate(*r, r->tokens().size(), {.delay_caching = true}).value();
     }
-    blocks->advance(first, first.tokens().size()).value();
-    blocks->advance(second, second.tokens().size()).value();
+    blocks->checkpoint(first, first.tokens().size()).value();
+    blocks->checkpoint(second, second.tokens().size()).value();
     EXPECT_EQ(numbers(second.blocks()), (BlockNumbers{3, 4, 5}));
-    blocks->free(first);
+    blocks->finish(first);
     EXPECT_EQ(blocks.queue(), (BlockNumbers{2, 1}));
   }
   TestBlocks blocks{options()};
@@ -115,7 +115,7 @@ class DeduplicatedHazard : public ::testing::Test {
 };
 
 TEST_F(DeduplicatedHazard, OnlyLeavesGo) {
-  blocks->free(second);
+  blocks->finish(second);
   EXPECT_EQ(blocks.queue(), (BlockNumbers{4, 3, 2, 1, 5}));  // lru would take 2, a parent, before 5
   push_out(blocks, 3);
   EXPECT_EQ(cached_blocks(blocks, prompt(3, 1)), 2U);
@@ -127,7 +127,7 @@ TEST_F(DeduplicatedHazard, WithoutALeafTheOldestGoes) {
   push_out(blocks, 2);
   EXPECT_EQ(cached_blocks(blocks, prompt(3, 1)), 0U);
   EXPECT_TRUE(blocks->check().ok());
-  blocks->free(second);
+  blocks->finish(second);
 }
 
 TEST(BlockHazard, ABlockThatIsForgottenFreesTheOneBeforeIt) {
@@ -154,7 +154,7 @@ TEST(BlockHazard, PreemptedRequestsGiveTheirBlocksAndComeBack) {
   { const BlockRequest other = blocks.run(prompt(3, 2)); }  // takes two without content, and a leaf
   EXPECT_EQ(cached_blocks(blocks, prompt(4, 1)), 3U);
   EXPECT_EQ(blocks.begin(request), 3 * kBlock);
-  blocks->free(request);
+  blocks->finish(request);
   EXPECT_EQ(cached_blocks(blocks, prompt(4, 1)), 4U);
 }
 
@@ -162,8 +162,8 @@ TEST(BlockHazard, WhatWasNeverComputedIsForgottenWithItsLinks) {
   const TestBlocks blocks(hazard_options(7));
   BlockRequest request = blocks.start(prompt(4, 1));
   blocks->allocate(request, 4 * kBlock).value();  // cached at once
-  blocks->advance(request, 2 * kBlock).value();
-  blocks->free(request);
+  blocks->checkpoint(request, 2 * kBlock).value();
+  blocks->finish(request);
   EXPECT_EQ(blocks->sizes().total, 2 * kBlock);
   push_out(blocks, 5);
   EXPECT_EQ(cached_blocks(blocks, prompt(4, 1)), 1U);
@@ -175,13 +175,13 @@ TEST(BlockHazard, TwinsHaveLinksOfTheirOwn) {
   BlockRequest two = blocks.start(prompt(3, 1));
   blocks->allocate(one, 2 * kBlock).value();
   blocks->allocate(two, 3 * kBlock).value();
-  blocks->advance(one, 2 * kBlock).value();
-  blocks->advance(two, 3 * kBlock).value();
-  blocks->free(one);
+  blocks->checkpoint(one, 2 * kBlock).value();
+  blocks->checkpoint(two, 3 * kBlock).value();
+  blocks->finish(one);
   EXPECT_TRUE(blocks->check().ok());
   push_out(blocks, 3);  // the two without content, and a leaf: the twin of one that is held
   EXPECT_EQ(cached_blocks(blocks, prompt(3, 1)), 3U);
-  blocks->free(two);
+  blocks->finish(two);
   push_out(blocks, 7);
   EXPECT_EQ(blocks->sizes().total, 0U);
 }
@@ -227,7 +227,7 @@ TEST(BlockHazard, BlocksThatNeedNoPrefixGoBeforeLeaves) {
   EXPECT_EQ(blocks->sizes(0).total, 4 * kBlock);
   EXPECT_EQ(blocks->sizes(1).total, 1 * kBlock);
   EXPECT_EQ(cached_blocks(blocks, prompt(4, 1)), 4U);
-  blocks->free(filler);
+  blocks->finish(filler);
 }
 
 TEST(BlockHazard, EveryFreeBlockCanBeHadWhateverTheGroups) {
@@ -326,10 +326,10 @@ TEST(BlockHazardHost, ALoadWhoseRequestHasGoneIsBehindNobodyElsesBlock) {
   copier.at_once(false);
   {
     BlockRequest request = *blocks->start(key);
-    const ComputedBlocks computed = blocks->get_computed(request);
-    EXPECT_EQ(computed.length, 4U);
-    EXPECT_EQ(computed.host_length, 20U);
-    blocks->allocate(request, 1, {.computed = &computed}).value();
+    const BlockMatch found = blocks->match(request);
+    EXPECT_EQ(found.length, 4U);
+    EXPECT_EQ(found.host_length, 20U);
+    blocks->allocate(request, 1, {.match = &found}).value();
   }
   // Others get the blocks that were before them.
   BlockRequest other = *blocks->start(prompt(blocks->pool().num_free(), 2, 4));
@@ -339,7 +339,7 @@ TEST(BlockHazardHost, ALoadWhoseRequestHasGoneIsBehindNobodyElsesBlock) {
   blocks.open_gates();
   blocks.settle();
   EXPECT_TRUE(blocks.closes());
-  blocks->free(other);
+  blocks->finish(other);
   blocks.flush();
   EXPECT_EQ(blocks->sizes().total, 0U);
   EXPECT_TRUE(blocks.closes());

@@ -26,9 +26,9 @@ class BlockHostSteps : public ::testing::Test {
   /// A request that loads the first 8 of its tokens.
   BlockRequest load(std::size_t num_tokens) {
     BlockRequest request = *cache->start(tokens(num_tokens));
-    const ComputedBlocks computed = cache->get_computed(request);
-    EXPECT_EQ(computed.host_length, 8U);
-    cache->allocate(request, num_tokens - 8, {.computed = &computed}).value();
+    const BlockMatch found = cache->match(request);
+    EXPECT_EQ(found.host_length, 8U);
+    cache->allocate(request, num_tokens - 8, {.match = &found}).value();
     return request;
   }
 
@@ -43,7 +43,7 @@ TEST(BlockHost, WhatTheDeviceForgetsComesBackWithItsBytes) {
     cache.run(tokens(17));
     EXPECT_EQ(cache.settle().backups, 1U);
     cache.flush();
-    const ComputedBlocks found = cache.find(tokens(17));
+    const BlockMatch found = cache.find(tokens(17));
     EXPECT_EQ(found.length, 0U);
     EXPECT_EQ(found.host_length, 16U);
     BlockRequest again = *cache->start(tokens(17));
@@ -64,7 +64,7 @@ TEST(BlockHost, TheRestOfAHitComesFromTheHost) {
   BlockRequest holder = *cache->start(tokens(9));
   cache.begin(holder);  // keeps the first two blocks on the device
   cache.flush();
-  const ComputedBlocks found = cache.find(tokens(25));
+  const BlockMatch found = cache.find(tokens(25));
   EXPECT_EQ(found.length, 8U);
   EXPECT_EQ(found.host_length, 16U);
   BlockRequest again = *cache->start(tokens(25));
@@ -162,7 +162,7 @@ TEST_F(BlockHostSteps, NothingComputedBehindALoadIsFoundBeforeItHasArrived) {
   BlockRequest request = load(13);
   EXPECT_EQ(request.num_computed(), 8U);
   cache.compute(request, 8, 13);
-  ASSERT_TRUE(cache->advance(request, 13).ok());
+  ASSERT_TRUE(cache->checkpoint(request, 13).ok());
   EXPECT_EQ(cache.find(tokens(13)).length, 0U);
   EXPECT_TRUE(cache.closes());
   copier.run_all();
@@ -176,17 +176,17 @@ TEST_F(BlockHostSteps, AFailedLoadBreaksItsRequestAlone) {
   EXPECT_EQ(cache->poll().failures, 1U);
   EXPECT_TRUE(request.is_broken());
   EXPECT_TRUE(
-      fails(cache->advance(request, 13), ErrorCode::corrupt, "expected it to be preempted"));
+      fails(cache->checkpoint(request, 13), ErrorCode::corrupt, "expected it to be preempted"));
   EXPECT_TRUE(fails(cache->allocate(request, 1), ErrorCode::corrupt, "a load of this request"));
   cache->preempt(request);
   EXPECT_FALSE(request.is_broken());
   EXPECT_EQ(cache.find(tokens(13)).length, 0U);  // nothing of it is found
   cache.sides[0].device->open_gate();
-  const ComputedBlocks again = cache->get_computed(request);
+  const BlockMatch again = cache->match(request);
   EXPECT_EQ(again.host_length, 8U);
-  ASSERT_TRUE(cache->allocate(request, 13, {.computed = &again, .load_from_host = false}).ok());
+  ASSERT_TRUE(cache->allocate(request, 13, {.match = &again, .load_back = false}).ok());
   cache.compute(request, 0, 13);
-  ASSERT_TRUE(cache->advance(request, 13).ok());
+  ASSERT_TRUE(cache->checkpoint(request, 13).ok());
   EXPECT_TRUE(cache.holds(request, 13));
 }
 
@@ -216,18 +216,18 @@ TEST_F(BlockHostSteps, TwoRequestsMayLoadTheSamePages) {
 
 TEST_F(BlockHostSteps, ARefusedLoadLeavesTheRequestAsItWas) {
   BlockRequest request = *cache->start(tokens(9));
-  const ComputedBlocks computed = cache->get_computed(request);
+  const BlockMatch found = cache->match(request);
   copier.refuse(1);
-  EXPECT_TRUE(fails(cache->allocate(request, 1, {.computed = &computed}), ErrorCode::io_error,
+  EXPECT_TRUE(fails(cache->allocate(request, 1, {.match = &found}), ErrorCode::io_error,
                     "the copier refuses"));
   EXPECT_TRUE(request.blocks().empty());
   EXPECT_DOUBLE_EQ(cache->usage(), 0.0);
   EXPECT_TRUE(cache.closes());
-  EXPECT_TRUE(cache->allocate(request, 1, {.computed = &computed}).ok());
+  EXPECT_TRUE(cache->allocate(request, 1, {.match = &found}).ok());
 }
 
 TEST(BlockHost, FewTokensAreSoonerComputed) {
-  TieredBlocks cache({.load_threshold = 9});
+  TieredBlocks cache({.load_back_threshold = 9});
   cache.run(tokens(13));
   cache.settle();
   cache.flush();
@@ -245,7 +245,7 @@ TEST(BlockHost, EveryKindOfGroupComesBack) {
     { const BlockRequest first = cache.run(tokens(33)); }
     cache.settle();
     cache.flush();
-    const ComputedBlocks found = cache.find(tokens(33));
+    const BlockMatch found = cache.find(tokens(33));
     EXPECT_EQ(found.length + found.host_length, 32U);
     BlockRequest again = *cache->start(tokens(33));
     EXPECT_EQ(cache.begin(again), 32U);

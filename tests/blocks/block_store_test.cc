@@ -37,16 +37,16 @@ class BlockStoreTest : public StorageTierTest {
     writer.settle();
   }
   // Polls until the policy lets the request go, then ends the prefetch.
-  static std::size_t fetch_blocks(TieredBlocks& cache, const Tokens& key, RequestKeys keys = {}) {
+  static std::size_t fetch_tokens(TieredBlocks& cache, const Tokens& key, RequestKeys keys = {}) {
     const BlockRequest request = *cache->start(key, std::move(keys));
     const Prefetch prefetch = *cache->prefetch(request);
     EXPECT_EQ(prefetch.outcome, PrefetchOutcome::started) << to_string(prefetch.outcome);
     while (!cache->prefetch_ready(prefetch.id)) (void)cache->poll();
-    const std::size_t blocks = cache->end_prefetch(prefetch.id);
+    const std::size_t num_tokens = cache->end_prefetch(prefetch.id);
     EXPECT_EQ(cache->end_prefetch(prefetch.id), 0U) << "reported once";
     cache.settle();
     EXPECT_TRUE(cache.closes());
-    return blocks;
+    return num_tokens;
   }
 };
 
@@ -56,7 +56,7 @@ TEST_F(BlockStoreTest, BlocksOutliveTheirCache) {
     store_blocks(tokens(17), setup);
     TieredBlocks reader(setup);
     attach_blocks(reader);
-    EXPECT_EQ(fetch_blocks(reader, tokens(17)), 4U);
+    EXPECT_EQ(fetch_tokens(reader, tokens(17)), 16U);
     BlockRequest request = *reader->start(tokens(17));
     EXPECT_EQ(reader.begin(request), 16U);  // and verifies the bytes
     reader.settle();
@@ -70,7 +70,7 @@ TEST_F(BlockStoreTest, ARadixCacheAndABlockCacheShareOneStore) {
   store(tokens(17));  // by a PrefixCache with pages of 4 tokens
   TieredBlocks blocks(stored());
   attach_blocks(blocks);
-  EXPECT_EQ(fetch_blocks(blocks, tokens(17)), 4U);
+  EXPECT_EQ(fetch_tokens(blocks, tokens(17)), 16U);
   EXPECT_EQ(blocks.find(tokens(17)).host_length, 16U);
 
   store_blocks(tokens(13, 500));
@@ -84,10 +84,10 @@ TEST_F(BlockStoreTest, AnAdapterAndASaltOfOneNameAreKeptApart) {
   store_blocks(tokens(5), setup, {.lora = "x"});
   TieredBlocks reader(setup);
   attach_blocks(reader);
-  EXPECT_EQ(fetch_blocks(reader, tokens(5), {.salt = "x"}), 0U);
-  EXPECT_EQ(fetch_blocks(reader, tokens(5), {.lora = "x"}), 1U);
+  EXPECT_EQ(fetch_tokens(reader, tokens(5), {.salt = "x"}), 0U);
+  EXPECT_EQ(fetch_tokens(reader, tokens(5), {.lora = "x"}), 4U);
   store_blocks(tokens(5), setup, {.salt = "x"});
-  EXPECT_EQ(fetch_blocks(reader, tokens(5), {.salt = "x"}), 1U);
+  EXPECT_EQ(fetch_tokens(reader, tokens(5), {.salt = "x"}), 4U);
   EXPECT_EQ(num_stored(), 2U);
 }
 
@@ -97,8 +97,12 @@ TEST_F(BlockStoreTest, EveryKindOfGroupIsFetched) {
   store_blocks(tokens(33), setup);
   TieredBlocks reader(setup);
   attach_blocks(reader);
-  // Of windows and states only what the longest hit needs: 8 + 2 + 1 + 3 blocks.
-  EXPECT_EQ(fetch_blocks(reader, tokens(33)), 14U);
+  // Of windows and states only what the longest hit needs: full attention has got the most.
+  EXPECT_EQ(fetch_tokens(reader, tokens(33)), 32U);
+  EXPECT_EQ(reader->tier_stats().prefetched_tokens, 32U);
+  const std::array<std::size_t, 4> blocks = {8, 2, 1, 3};
+  for (std::size_t g = 0; g < blocks.size(); ++g)
+    EXPECT_EQ(reader->host_sizes(g).total, blocks[g] * reader->options().groups[g].block_size);
   BlockRequest request = *reader->start(tokens(33));
   EXPECT_EQ(reader.begin(request), 32U);
   reader.settle();
@@ -110,7 +114,7 @@ TEST_F(BlockStoreTest, OnlyTheRestOfAHitIsFetched) {
   attach_blocks(reader);
   { const BlockRequest request = reader.run(tokens(9)); }
   reader.settle();
-  EXPECT_EQ(fetch_blocks(reader, tokens(25)), 4U);
+  EXPECT_EQ(fetch_tokens(reader, tokens(25)), 16U);
   const BlockRequest known = *reader->start(tokens(9));
   EXPECT_EQ(reader->prefetch(known)->outcome, PrefetchOutcome::nothing_to_fetch);
 }
@@ -168,7 +172,7 @@ TEST_F(BlockStoreTest, PoliciesSayWhenARequestMayGoOn) {
     EXPECT_FALSE(waits->prefetch_ready(id));
     reads.open();
     while (!waits->prefetch_ready(id)) (void)waits->poll();
-    EXPECT_EQ(waits->end_prefetch(id), 4U);
+    EXPECT_EQ(waits->end_prefetch(id), 16U);
     waits.settle();
   }
   {
@@ -219,7 +223,7 @@ TEST_F(BlockStoreTest, AFullHostFetchesAsMuchAsItCan) {
   StorageOptions o = storage(R"({"prefetch_threshold": 1, "prefetch_max_tokens": 1000})");
   o.prefetch_policy = "wait_complete";
   reader->tiers().attach_storage(o).value();
-  EXPECT_EQ(fetch_blocks(reader, tokens(33)), 3U);
+  EXPECT_EQ(fetch_tokens(reader, tokens(33)), 12U);
   BlockRequest request = *reader->start(tokens(33));
   EXPECT_EQ(reader.begin(request), 12U);
   reader.settle();
@@ -255,7 +259,7 @@ TEST_F(BlockStoreTest, EventsTellWhatWasFetched) {
   setup.cache.events = true;
   TieredBlocks reader(setup);
   attach_blocks(reader);
-  EXPECT_EQ(fetch_blocks(reader, tokens(17)), 4U);
+  EXPECT_EQ(fetch_tokens(reader, tokens(17)), 16U);
   const std::vector<KvEvent> events = reader->take_events();
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(events[0].medium, Medium::host);

@@ -163,21 +163,21 @@ class TierOps {
     const std::size_t total = request.tokens().size();
     std::size_t length = request.num_computed();
     if (!is_new && length == total) {
-      RC_ASSERT(cache_->append(request, tokens(1 + random.below(4), 7)).ok());
+      RC_ASSERT(request.append(tokens(1 + random.below(4), 7)).ok());
       return;
     }
     const std::size_t left = total - length;
     if (is_new) {
-      const ComputedBlocks computed = cache_->get_computed(request);
-      AllocateOptions options{.computed = &computed};
-      options.load_from_host = random.below(5) > 0;
+      const BlockMatch found = cache_->match(request);
+      AllocateOptions options{.match = &found};
+      options.load_back = random.below(5) > 0;
       options.delay_caching = random.below(3) == 0;
-      length = computed.length + (options.load_from_host ? computed.host_length : 0);
+      length = found.length + (options.load_back ? found.host_length : 0);
       if (!cache_->allocate(request, total - length, options).ok()) return;
       RC_ASSERT(request.num_computed() == length);
       // What is being loaded is looked at when it has arrived.
-      if (length > computed.length && !copier_.num_queued(1)) open_gates();
-      const bool arrived = length == computed.length || copier_.num_queued(1) == 0;
+      if (length > found.length && !copier_.num_queued(1)) open_gates();
+      const bool arrived = length == found.length || copier_.num_queued(1) == 0;
       if (arrived) (void)cache_->poll();
       if (arrived && !request.is_broken()) RC_ASSERT(bool(cache_.holds(request, length)));
       r.loading = arrived ? 0 : length;
@@ -186,7 +186,7 @@ class TierOps {
       return;
     }
     cache_.compute(request, length, total);
-    RC_ASSERT(cache_->advance(request, total).ok());
+    RC_ASSERT(cache_->checkpoint(request, total).ok());
     if (r.loading == 0) RC_ASSERT(bool(cache_.holds(request, total)));
   }
 

@@ -42,6 +42,15 @@ class BadInput : public ::testing::Test {
 
 // ---- Options.
 
+TEST(BadOptions, PoliciesThatNobodyKnows) {
+  const auto allocator = *make_token_allocator(64);
+  const auto named = make_policy("lur");
+  EXPECT_TRUE(
+      fails(PrefixCache::create({.policy = "lur"}, *allocator), kInvalid, named.error().message));
+  EXPECT_TRUE(PrefixCache::create({.policy = "lur"}, *allocator, *make_policy("fifo")).ok())
+      << "a policy that is given wins over the name";
+}
+
 TEST(BadOptions, PageSizesThatAreNoPowerOfTwo) {
   const SlotSink sink = [](std::span<const SlotId>) {};
   for (const std::size_t page_size : {0u, 3u, 48u, 1u << 21}) {

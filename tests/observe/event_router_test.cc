@@ -150,8 +150,8 @@ TEST_F(EventRouter, ReadsTheDialectOfVllm) {
   const auto run = [&](const Tokens& prompt, RequestKeys keys = {}) {
     BlockRequest request = *cache->start(prompt, std::move(keys));
     cache->allocate(request, prompt.size()).value();
-    cache->advance(request, prompt.size()).value();
-    cache->free(request);
+    cache->checkpoint(request, prompt.size()).value();
+    cache->finish(request);
     publish(cache->take_events());
   };
   run(tokens(8));

@@ -149,10 +149,10 @@ TEST(Metrics, OfABlockCache) {
       {.num_blocks = 16, .groups = {{.block_size = 4}}, .observer = metrics.get()});
   BlockRequest request = *cache->start(tokens(9));
   cache->allocate(request, 9).value();
-  cache->advance(request, 9).value();
+  cache->checkpoint(request, 9).value();
   metrics->collect(*cache);
   EXPECT_EQ(value_of(metrics->text(), "pando_blocks_cached_total"), 2);
-  cache->free(request);
+  cache->finish(request);
   metrics->collect(*cache);
   EXPECT_EQ(value_of(metrics->text(), "pando_request_tokens_total{kind=\"prompt\"}"), 9);
 }

@@ -183,11 +183,11 @@ TEST(Observer, SeesABlockCacheUnderTheSameNames) {
       *BlockCache::create({.num_blocks = 16, .groups = {{.block_size = 4}}, .observer = &seen});
   for (int i = 0; i < 2; ++i) {
     BlockRequest request = *cache->start(tokens(10));
-    const ComputedBlocks computed = cache->get_computed(request);
-    cache->allocate(request, 10 - computed.length, {.computed = &computed}).value();
-    cache->advance(request, 10).value();
-    cache->append(request, tokens(2, 70)).value();
-    cache->free(request);
+    const BlockMatch found = cache->match(request);
+    cache->allocate(request, 10 - found.length, {.match = &found}).value();
+    cache->checkpoint(request, 10).value();
+    request.append(tokens(2, 70)).value();
+    cache->finish(request);
   }
   cache->poll();
   const Calls one{"start", "match", "allocate", "checkpoint", "finish"};

@@ -122,16 +122,16 @@ class MirroredBlocks {
   }
   void run_request() {
     BlockRequest request = *cache_->start(random_key());
-    const ComputedBlocks computed = cache_->get_computed(request);
-    const std::size_t length = computed.length + computed.host_length;
+    const BlockMatch found = cache_->match(request);
+    const std::size_t length = found.length + found.host_length;
     const std::size_t total = request.tokens().size();
-    if (!cache_->allocate(request, total - length, {.computed = &computed})) return;
+    if (!cache_->allocate(request, total - length, {.match = &found})) return;
     while (cache_->tiers().under_way().loads > 0) poll();
     for (TieredCache::Side& side : cache_.sides) side.device->open_gate();
     if (request.is_broken()) return cache_->preempt(request);
     if (!cache_.holds(request, length)) wrong("a hit has other bytes");
     cache_.compute(request, length, total);
-    cache_->advance(request, total).value();
+    cache_->checkpoint(request, total).value();
   }
   void fetch() {
     const BlockRequest request = *cache_->start(random_key());

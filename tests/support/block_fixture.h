@@ -60,15 +60,15 @@ class TestBlocks {
   }
   /// The same for a request that has no blocks. Returns the length of the hit.
   std::size_t begin(BlockRequest& request) const {
-    const ComputedBlocks computed = cache->get_computed(request);
-    const std::size_t length = computed.length;
-    cache->allocate(request, request.tokens().size() - length, {.computed = &computed}).value();
-    cache->advance(request, request.tokens().size()).value();
+    const BlockMatch found = cache->match(request);
+    const std::size_t length = found.length;
+    cache->allocate(request, request.tokens().size() - length, {.match = &found}).value();
+    cache->checkpoint(request, request.tokens().size()).value();
     return length;
   }
   std::size_t hit(const Tokens& tokens, RequestKeys keys = {}) const {
     const BlockRequest request = start(tokens, std::move(keys));
-    return cache->get_computed(request).length;
+    return cache->match(request).length;
   }
   BlockNumbers queue() const { return numbers(cache->pool().free_blocks()); }
 

@@ -52,11 +52,17 @@ template <typename T>
   return ::testing::AssertionFailure() << to_string(error.code) << ": " << error.message;
 }
 
+inline CacheOptions with_policy(CacheOptions options, std::string_view policy) {
+  options.policy = policy;
+  return options;
+}
+
 class TestCache {
  public:
   explicit TestCache(std::size_t page_size = 1, const CacheOptions& options = {},
                      std::size_t capacity_tokens = 1024, std::string_view policy = "lru")
-      : TestCache(page_size, options, capacity_tokens, *make_policy(policy)) {}
+      : TestCache(page_size, with_policy(options, policy), capacity_tokens,
+                  std::unique_ptr<EvictionPolicy>{}) {}
   TestCache(std::size_t page_size, const CacheOptions& options, std::size_t capacity_tokens,
             std::unique_ptr<EvictionPolicy> policy)
       : allocator(

@@ -118,7 +118,7 @@ class ReferenceBlocks {
     return true;
   }
 
-  void advance(Request& r, std::size_t computed) {
+  void checkpoint(Request& r, std::size_t computed) {
     r.computed = computed;
     cache(r, computed, computed);
     for (std::size_t g = 0; g < r.blocks.size(); ++g) {

@@ -21,7 +21,7 @@ struct BlockTierSetup {
   BlockCacheOptions cache = block_options({full_group(4)}, 16);  ///< `host` is filled in
   WritePolicy write_policy = WritePolicy::write_through;
   std::size_t host_pages = 64;  ///< of each group
-  std::size_t load_threshold = 1;
+  std::size_t load_back_threshold = 1;
   HostLayout layout = HostLayout::page_first;
   std::optional<CostGateOptions> cost_gate = {};
   Copier* copier = nullptr;  ///< the CPU's unless given
@@ -35,7 +35,7 @@ class TieredBlocks {
     BlockHostOptions& host = options.host.emplace();
     host.copier = setup.copier != nullptr ? setup.copier : own_copier_.get();
     host.write_policy = setup.write_policy;
-    host.load_threshold = setup.load_threshold;
+    host.load_back_threshold = setup.load_back_threshold;
     host.cost_gate = setup.cost_gate;
     for (BlockGroup& group : options.groups) {
       const bool state = group.kind == GroupKind::recurrent;
@@ -88,18 +88,18 @@ class TieredBlocks {
   }
   /// The same for a request without blocks. Returns the tokens that were not computed.
   std::size_t begin(BlockRequest& request) {
-    const ComputedBlocks computed = cache->get_computed(request);
-    const std::size_t length = computed.length + computed.host_length;
-    cache->allocate(request, request.tokens().size() - length, {.computed = &computed}).value();
+    const BlockMatch found = cache->match(request);
+    const std::size_t length = found.length + found.host_length;
+    cache->allocate(request, request.tokens().size() - length, {.match = &found}).value();
     open_gates();
     EXPECT_TRUE(holds(request, length));
     compute(request, length, request.tokens().size());
-    cache->advance(request, request.tokens().size()).value();
+    cache->checkpoint(request, request.tokens().size()).value();
     return length;
   }
-  ComputedBlocks find(const Tokens& tokens, RequestKeys keys = {}) {
+  BlockMatch find(const Tokens& tokens, RequestKeys keys = {}) {
     const BlockRequest request = *cache->start(tokens, std::move(keys));
-    return cache->get_computed(request);
+    return cache->match(request);
   }
   /// Makes the device forget what nobody holds; with several groups, but for a few blocks.
   void flush() {

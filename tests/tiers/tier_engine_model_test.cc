@@ -297,9 +297,9 @@ class PlainIndex final : public TierIndex {
     }
     return gained;
   }
-  Kept keep(FetchTarget& target, std::span<FetchedPage> pages) override {
+  std::size_t keep(FetchTarget& target, std::span<FetchedPage> pages) override {
     const auto& fetch = static_cast<const PlainFetch&>(target);
-    Kept kept;
+    std::size_t num_tokens = 0;
     for (std::size_t k = 0; k < pages.size();) {
       const std::uint32_t e = fetch.asked_entries[fetch.wanted[k]];
       const std::span<FetchedPage> own = pages.subspan(k, num_components(e));
@@ -311,9 +311,9 @@ class PlainIndex final : public TierIndex {
         entries[e].pages[page.component] = page.page;
       }
       entries[e].on_host = true;
-      ++kept.tokens;
+      ++num_tokens;
     }
-    return kept;
+    return num_tokens;
   }
   void fetch_ended(FetchTarget&) override {}
 
