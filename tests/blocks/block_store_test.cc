@@ -99,7 +99,7 @@ TEST_F(BlockStoreTest, EveryKindOfGroupIsFetched) {
   attach_blocks(reader);
   // Of windows and states only what the longest hit needs: full attention has got the most.
   EXPECT_EQ(fetch_tokens(reader, tokens(33)), 32U);
-  EXPECT_EQ(reader->tier_stats().prefetched_tokens, 32U);
+  EXPECT_EQ(reader->tiers().stats().prefetched_tokens, 32U);
   const std::array<std::size_t, 4> blocks = {8, 2, 1, 3};
   for (std::size_t g = 0; g < blocks.size(); ++g)
     EXPECT_EQ(reader->host_sizes(g).total, blocks[g] * reader->options().groups[g].block_size);
