@@ -28,8 +28,9 @@
 
 namespace pando {
 
-/// The calls of a cache that are told. probe() and what only reads are not. BlockCache:
-/// get_computed is a match, advance a checkpoint, free a finish; append and preempt are not told.
+/// The calls of a cache that observers are told of. probe() and what only reads are not.
+/// BlockCache: get_computed is a match, advance a checkpoint, free a finish; append and preempt are
+/// not told.
 enum class CacheCall : std::uint8_t {
   match,
   lock,
@@ -52,17 +53,18 @@ enum class CacheCall : std::uint8_t {
 inline constexpr std::size_t kNumCacheCalls = static_cast<std::size_t>(CacheCall::reset) + 1;
 std::string_view to_string(CacheCall call);
 
+/// A call that has returned.
 struct CallInfo {
-  CacheCall call = CacheCall::match;
-  std::chrono::nanoseconds took{0};
-  std::optional<ErrorCode> error = {};  ///< none: it succeeded
+  CacheCall call = CacheCall::match;    ///< which one
+  std::chrono::nanoseconds took{0};     ///< how long it took
+  std::optional<ErrorCode> error = {};  ///< `std::nullopt`: it succeeded
 };
 
 /// A request that went from start() to finish(), or free().
 struct FinishedRequest {
   Key key;                        ///< all tokens: the prompt, and what was computed behind it
   std::size_t prompt_length = 0;  ///< tokens that start() was given
-  std::chrono::steady_clock::time_point started = {};
+  std::chrono::steady_clock::time_point started = {};  ///< when start() was called
 };
 
 /// A plug point: each method may be left out. Must outlive the cache.
