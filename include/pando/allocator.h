@@ -26,9 +26,9 @@ enum class ReuseOrder {
 
 class PagedAllocator;
 
-/// A remembered state of an allocator (see backup_state). While one is held, changes are
-/// journalled, so that taking it is O(1) and restoring it costs what changed since. Move-only; must
-/// not outlive its allocator.
+/// A remembered state of a PagedAllocator, see PagedAllocator::backup_state(). While one is held,
+/// changes are journalled, so that taking it is O(1) and restoring it costs what changed since.
+/// Move-only; must not outlive its allocator.
 class [[nodiscard]] AllocatorState {
  public:
   AllocatorState(AllocatorState&& other) noexcept;
@@ -43,6 +43,8 @@ class [[nodiscard]] AllocatorState {
   std::size_t mark_;
 };
 
+/// Hands out slots in pages, and takes them back. Page 0 pads batches and is never handed out. It
+/// belongs to one thread.
 class PagedAllocator {
  public:
   struct Options {
@@ -58,52 +60,54 @@ class PagedAllocator {
   PagedAllocator(const PagedAllocator&) = delete;
   PagedAllocator& operator=(const PagedAllocator&) = delete;
 
-  /// Whole pages: `out.size()` must be a multiple of the page size. O(pages).
+  /// Slots of whole pages: `out.size()` must be a multiple of the page size. All or nothing.
+  /// O(pages).
   Status alloc(std::span<SlotId> out);
 
   /// Grows request i from `prefix_lens[i]` to `seq_lens[i]` tokens: first what is left of its open
   /// page (the one of `last_slots[i]`, the slot of its last token; ignored when the prefix fills
-  /// its pages), then whole pages, then a new open page. `out` receives the new slots request by
+  /// its pages), then whole pages, then a new open page. `out` receives the new slots, request by
   /// request; its size must be the sum of the growths.
   Status alloc_extend(std::span<const std::size_t> prefix_lens,
                       std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
                       std::span<SlotId> out);
 
-  /// One more token for each request: `seq_lens[i]` counts it. Same rules as alloc_extend.
+  /// One more token for each request; `seq_lens[i]` counts it. Otherwise as alloc_extend().
   Status alloc_decode(std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
                       std::span<SlotId> out);
 
-  /// How many pages the two calls above would take.
+  /// How many pages alloc_extend() would take.
   std::size_t pages_for_extend(std::span<const std::size_t> prefix_lens,
                                std::span<const std::size_t> seq_lens) const;
+  /// How many pages alloc_decode() would take.
   std::size_t pages_for_decode(std::span<const std::size_t> seq_lens) const;
 
   /// Returns every page that holds one of these slots. All slots of a page go in one call, or in
   /// one free group; naming a page by some of its slots frees the whole page.
   void free(std::span<const SlotId> slots);
-  void free_pages(std::span<const PageId> pages);
+  void free_pages(std::span<const PageId> pages);  ///< returns pages by number
 
-  /// Between the two, frees are collected; `end_free_group` applies them all at once.
-  void begin_free_group();
-  void end_free_group();
+  void begin_free_group();  ///< from here to end_free_group(), frees are collected
+  void end_free_group();    ///< applies the frees since begin_free_group() all at once
 
-  /// Remembers the present state; `restore_state` goes back to it exactly. States nest: restoring
-  /// an older one gives up the younger ones. Not inside a free group.
+  /// Remembers the present state, in O(1), for restore_state(). States nest. Not inside a free
+  /// group.
   AllocatorState backup_state();
+  /// Goes back to that state exactly, and gives up younger ones.
   void restore_state(AllocatorState state);
 
   /// Everything is free again, in initial order. Refused while a state is held, or in a free group.
   Status clear();
 
-  std::size_t page_size() const;
-  std::size_t num_pages() const;  ///< not counting the padding page
-  std::size_t capacity() const;   ///< tokens
-  std::size_t available() const;  ///< tokens
-  std::size_t available_pages() const;
-  bool is_free(PageId page) const;
-  std::size_t memory_bytes() const;  ///< bookkeeping, heap included
+  std::size_t page_size() const;        ///< tokens of a page
+  std::size_t num_pages() const;        ///< pages, not counting the padding page
+  std::size_t capacity() const;         ///< tokens that fit in
+  std::size_t available() const;        ///< tokens that are free
+  std::size_t available_pages() const;  ///< pages that are free
+  bool is_free(PageId page) const;      ///< whether nobody has this page
+  std::size_t memory_bytes() const;     ///< bytes of the bookkeeping, heap included
 
-  /// Proves the invariant above; O(pages).
+  /// Proves that each page is free or handed out, never both. O(pages).
   Status check() const;
 
  private:
@@ -122,7 +126,7 @@ class PagedAllocator {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The paged allocator at page size 1.
+/// A PagedAllocator with pages of one token.
 Result<std::unique_ptr<PagedAllocator>> make_token_allocator(std::size_t capacity_tokens,
                                                              ReuseOrder order = ReuseOrder::fifo);
 

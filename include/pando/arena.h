@@ -21,6 +21,7 @@ enum class MemoryKind {
   cuda,    ///< a GPU's own; the host must not touch it
 };
 
+/// Where the large blocks of pools come from. A plug point, so an engine can bring its own.
 class Arena {
  public:
   virtual ~Arena() = default;
@@ -33,20 +34,22 @@ class Arena {
   /// What one could still allocate now, as far as can be known; pools refuse before they try.
   /// Memory that was allocated but never written to may still count.
   virtual std::size_t available_bytes() const = 0;
+  /// Where its memory is.
   virtual MemoryKind kind() const { return MemoryKind::host; }
-  /// For messages.
-  virtual std::string_view name() const = 0;
+  virtual std::string_view name() const = 0;  ///< what it is called in messages
 };
 
 /// The heap. Like all arenas of host memory it refuses more than `available_memory()`: the kernel
 /// would promise that, and end the process when the pages are first written.
 std::unique_ptr<Arena> make_malloc_arena();
 
+/// Where huge pages come from.
 enum class HugePages {
   transparent,  ///< the kernel is asked for them (madvise) and gives ordinary pages when it has
                 ///< none
   reserved,     ///< from the kernel's pool (MAP_HUGETLB, vm.nr_hugepages), or not at all
 };
+/// Memory in huge pages.
 std::unique_ptr<Arena> make_huge_page_arena(HugePages kind = HugePages::transparent);
 
 /// Memory bound to one NUMA node. `invalid_argument` where the machine has no such node; `allocate`
@@ -59,9 +62,9 @@ Result<std::unique_ptr<Arena>> make_numa_arena(unsigned node);
 std::unique_ptr<Arena> make_user_arena(std::span<std::byte> memory,
                                        MemoryKind kind = MemoryKind::host);
 
-/// Page-locked host memory, and memory of a GPU. `unavailable` in a build without CUDA or on a
-/// machine without a GPU.
+/// Page-locked host memory. `unavailable` in a build without CUDA or on a machine without a GPU.
 Result<std::unique_ptr<Arena>> make_pinned_arena();
+/// Memory of a GPU. `unavailable` in a build without CUDA or on a machine without a GPU.
 Result<std::unique_ptr<Arena>> make_cuda_arena(int device = 0);
 
 /// Bytes this process may still use: the least of the machine's available memory and the limits of

@@ -23,6 +23,7 @@
 
 namespace pando {
 
+/// What names a block.
 enum class HashFunction {
   keyed,        ///< fast, 128 bits, under a random key: for one process
   sha256_cbor,  ///< vLLM's, SHA-256 of canonical CBOR
@@ -34,18 +35,18 @@ Result<HashFunction> parse_hash_function(std::string_view name);
 
 /// Something that stands at tokens [offset, offset + length) of a request, like an image.
 struct MultimodalItem {
-  std::string id;  ///< a hash of its content
-  std::size_t offset = 0;
-  std::size_t length = 0;
+  std::string id;          ///< a hash of its content
+  std::size_t offset = 0;  ///< first token
+  std::size_t length = 0;  ///< tokens
 };
 
 /// What keeps equal tokens of two requests apart.
 struct RequestKeys {
-  std::string lora = {};                      ///< name of the adapter; nothing: none
+  std::string lora = {};                      ///< name of the adapter; empty: none
   std::string salt = {};                      ///< whoever has another shares nothing
   std::vector<MultimodalItem> items = {};     ///< in order, not overlapping
   std::vector<std::byte> prompt_embeds = {};  ///< given in place of tokens: a row per token
-  std::size_t embed_bytes = 0;                ///< of a row
+  std::size_t embed_bytes = 0;                ///< bytes of a row of `prompt_embeds`
 
   bool empty() const {
     return lora.empty() && salt.empty() && items.empty() && prompt_embeds.empty();
@@ -53,17 +54,22 @@ struct RequestKeys {
   Status validate() const;
 };
 
-/// Of the block at tokens [begin, end), in the order that vLLM hashes them in.
+/// What the hash of the block at tokens [begin, end) takes in beside its tokens, in the order that
+/// vLLM hashes them in.
 std::vector<ExtraKey> extra_keys(const RequestKeys& keys, std::size_t begin, std::size_t end);
 
+/// The hash of a block, and a second one under a key of this process: a block is served only where
+/// both agree. BlockHasher makes them. Made by hand, for blocks that have names of another kind,
+/// `check` must be spread evenly: blocks are looked up by it.
 struct BlockHash {
-  PageHash value = {};  ///< by the function chosen; one of 16 bytes is followed by zeros
+  PageHash value = {};  ///< 32 bytes, by the function chosen; a hash of 16 is followed by zeros
   std::array<std::uint64_t, 2> check = {};  ///< the second hash, of this process; 64 bits or 128
   friend bool operator==(const BlockHash&, const BlockHash&) = default;
 };
 
+/// Options of a BlockHasher.
 struct BlockHashOptions {
-  HashFunction function = HashFunction::keyed;
+  HashFunction function = HashFunction::keyed;  ///< which function
   /// What chains start from (vLLM: PYTHONHASHSEED) or, of the keyed function, its key. Unless
   /// given: "vllm-none-hash" for sha256_cbor, random for the others. SGLang's has none.
   std::optional<std::string> seed = {};
@@ -73,6 +79,8 @@ struct BlockHashOptions {
   Status validate() const;
 };
 
+/// Names blocks by what is in them: a hash takes in that of the block before, the tokens, and what
+/// else their KV depends on. May be used from any thread.
 class BlockHasher {
  public:
   static Result<BlockHasher> create(std::size_t block_size, const BlockHashOptions& options = {});
@@ -82,13 +90,16 @@ class BlockHasher {
   Status extend(std::span<const Token> tokens, const RequestKeys& keys,
                 std::vector<BlockHash>& chain) const;
 
+  /// Tokens of a block.
   std::size_t block_size() const { return block_size_; }
+  /// Which function it uses.
   HashFunction function() const { return function_; }
-  std::size_t hash_bytes() const;  ///< that the function gives: 16 or 32
+  std::size_t hash_bytes() const;  ///< bytes that the function gives: 16 or 32
   /// Other processes get the same hashes, and nobody can make two blocks collide.
   bool is_shareable() const { return hash_bytes() == sizeof(PageHash); }
   /// vLLM's functions give the first block of a request with a salt the hash of one whose adapter
-  /// has that name. The second hash tells them apart; where only the first goes, mark this one.
+  /// has that name. The second hash tells them apart; where only the first goes, mark such a block
+  /// in BlockPool::cache().
   bool may_alias(const RequestKeys& keys) const {
     return function_ != HashFunction::sglang && keys.lora.empty() && !keys.salt.empty();
   }

@@ -19,6 +19,7 @@
 
 namespace pando {
 
+/// How far a transfer is.
 enum class TransferState : std::uint8_t { queued, running, done, cancelled, failed };
 std::string_view to_string(TransferState state);
 
@@ -29,16 +30,17 @@ class Transfer {
  public:
   explicit Transfer(std::shared_ptr<TransferTask> task);
 
-  TransferState state() const;
-  bool finished() const;  ///< done, cancelled or failed
+  TransferState state() const;  ///< how far it is
+  bool finished() const;        ///< done, cancelled or failed
   /// Blocks until finished; an error if it failed or was cancelled.
   Status wait() const;
   /// Of a load, the layers in place so far, counted from the first; all of them once done.
   std::size_t layers_ready() const;
+  /// Blocks until this layer of a load, counted from 0, is in place.
   Status wait_layer(std::size_t layer) const;
   /// True: it had not begun and never will. False: it has begun or ended.
   bool cancel();
-  std::size_t size_bytes() const;
+  std::size_t size_bytes() const;  ///< bytes that it copies
   /// How long it ran; 0 until it has ended.
   std::chrono::nanoseconds duration() const;
   /// For KvPool::gate().
@@ -57,11 +59,14 @@ struct PagePairs {
   std::span<const HostPageId> host_pages;
 };
 
-/// by_layer: the first layers arrive first, and compute can begin behind them. by_page: whatever is
-/// fastest; layers are in place when everything is.
-enum class LoadOrder { by_layer, by_page };
+/// In which order a load brings its bytes.
+enum class LoadOrder {
+  by_layer,  ///< the first layers arrive first, and compute can begin behind them
+  by_page,   ///< whatever is fastest; layers are in place when everything is
+};
 
-/// A plug point: the CPU's and CUDA's are below.
+/// Moves pages between a KvPool and its HostPool while the caller goes on. A plug point: the CPU's
+/// and CUDA's are below.
 class Copier {
  public:
   virtual ~Copier() = default;
@@ -79,7 +84,7 @@ class Copier {
   /// pages. The copier marks that point itself, so the handle is used during this call only.
   /// `unavailable` where nothing runs on a GPU: there the work is done when the caller calls.
   virtual Status wait_for_stream(void* cuda_stream, std::size_t stream) = 0;
-  virtual std::size_t num_streams() const = 0;
+  virtual std::size_t num_streams() const = 0;  ///< how many streams there are, counted from 0
 };
 
 struct CpuCopierOptions {
@@ -105,7 +110,7 @@ struct CudaCopierOptions {
 
   Status validate() const;
 };
-/// For pools in a GPU's memory and pinned host pools; `unavailable` without CUDA or a GPU.
+/// For pools in a GPU's memory and pinned host pools. `unavailable` without CUDA or a GPU.
 Result<std::unique_ptr<Copier>> make_cuda_copier(const CudaCopierOptions& options = {});
 
 }  // namespace pando

@@ -37,14 +37,17 @@ Embedding copy_embedding(std::span<const std::byte> bytes);
 /// text. So order matters, and ("ab", "c") is not ("a", "bc"). No items, or an empty hash: refused.
 Result<std::string> combined_hash(std::span<const std::string_view> hashes);
 
+/// Totals of an EmbeddingCache.
 struct EmbeddingStats {
   std::uint64_t hits = 0;       ///< by get(); has() does not count
-  std::uint64_t misses = 0;     ///< likewise
+  std::uint64_t misses = 0;     ///< get() of what is not there
   std::uint64_t evictions = 0;  ///< items that left for others
   std::uint64_t refused = 0;    ///< items larger than the capacity
-  std::size_t used_bytes = 0;   ///< of the embeddings that are cached now
+  std::size_t used_bytes = 0;   ///< bytes of the embeddings that are cached now
 };
 
+/// What encoders made of images, sound and video, by content hash: the least recently used go when
+/// the capacity, in bytes, is reached. Every call may come from any thread.
 class EmbeddingCache {
  public:
   /// The capacity counts the bytes of embeddings, not those of their hashes.
@@ -60,14 +63,14 @@ class EmbeddingCache {
   Status put(std::string_view hash, Embedding embedding);
   /// Whether get() would find it; not a use.
   bool has(std::string_view hash) const;
-  /// Counts as a use.
+  /// The embedding, or `std::nullopt`. Counts as a use.
   std::optional<Embedding> get(std::string_view hash);
   /// Drops all items; not counted as evictions.
   void clear();
 
-  std::size_t size() const;  ///< items
-  std::size_t capacity_bytes() const;
-  EmbeddingStats stats() const;
+  std::size_t size() const;            ///< items
+  std::size_t capacity_bytes() const;  ///< bytes of embeddings that it may hold
+  EmbeddingStats stats() const;        ///< totals since it was made
   /// Proves that items, index and bytes agree; O(items).
   Status check() const;
 

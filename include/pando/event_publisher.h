@@ -27,18 +27,21 @@ namespace pando {
 /// Whose event stream it is.
 enum class EventDialect { sglang, vllm };
 
+/// Options of an EventPublisher.
 struct EventPublisherOptions {
-  EventDialect dialect = EventDialect::sglang;
-  std::string topic = {};
+  EventDialect dialect = EventDialect::sglang;  ///< whose event stream it is
+  std::string topic = {};                       ///< what subscribers filter by; empty: none
   /// In every batch; added to the ports of endpoints that name one.
   std::uint16_t data_parallel_rank = 0;
+  /// A port of "*": any that is free.
   std::string endpoint = "tcp://127.0.0.1:*";         ///< "*": any free port
   std::string replay_endpoint = "tcp://127.0.0.1:*";  ///< of replay and snapshot; empty: neither
-  bool snapshots = true;                              ///< keep the mirror
+  bool snapshots = true;                              ///< keep a mirror of what is cached
   /// Events that wait for the thread. What does not fit is dropped, see publish().
   std::size_t max_queued_bytes = std::size_t{256} << 20;
   /// Batches that can be asked for again.
   std::size_t max_replay_batches = 10'000;
+  /// Bytes of batches that can be asked for again.
   std::size_t max_replay_bytes = std::size_t{256} << 20;
   /// Batches that wait for one subscriber; what comes then, it loses.
   std::size_t max_unsent_batches = 100'000;
@@ -46,18 +49,20 @@ struct EventPublisherOptions {
   Status validate() const;
 };
 
+/// Totals of an EventPublisher.
 struct EventPublisherStats {
-  std::uint64_t next_sequence = 0;  ///< of the next batch
-  std::uint64_t published_batches = 0;
-  std::uint64_t published_events = 0;
-  std::uint64_t dropped_batches = 0;  ///< the queue was full
-  std::uint64_t replays = 0;          ///< answered
-  std::uint64_t snapshots = 0;
-  std::uint64_t refused_requests = 0;  ///< not understood, or too many at a time
-  std::uint64_t queued_bytes = 0;      ///< now
-  std::uint64_t mirrored_blocks = 0;   ///< now
+  std::uint64_t next_sequence = 0;      ///< number of the next batch
+  std::uint64_t published_batches = 0;  ///< batches that were accepted
+  std::uint64_t published_events = 0;   ///< events in them
+  std::uint64_t dropped_batches = 0;    ///< batches for which the queue had no room
+  std::uint64_t replays = 0;            ///< requests for batches that were answered
+  std::uint64_t snapshots = 0;          ///< requests for snapshots that were answered
+  std::uint64_t refused_requests = 0;   ///< requests not understood, or too many at a time
+  std::uint64_t queued_bytes = 0;       ///< bytes of events that wait to be sent now
+  std::uint64_t mirrored_blocks = 0;    ///< blocks in the mirror now
 };
 
+/// KV events over ZeroMQ, as routers of SGLang and vLLM read them.
 class EventPublisher {
  public:
   /// An error if an endpoint cannot be had.
@@ -77,13 +82,11 @@ class EventPublisher {
   /// PrefixCache::events_of_all() says. Always accepted. (A BlockCache does not know what came
   /// before its host blocks: there routers learn of blocks as they are stored again.)
   void restate(std::vector<KvEvent> events);
-  /// Until all that was published before is sent.
-  void flush();
+  void flush();  ///< blocks until all that was published before is sent
 
-  /// As they were taken, ports filled in.
-  const std::string& endpoint() const;
-  const std::string& replay_endpoint() const;
-  EventPublisherStats stats() const;
+  const std::string& endpoint() const;         ///< as it was taken, with its port
+  const std::string& replay_endpoint() const;  ///< as it was taken, with its port; empty: none
+  EventPublisherStats stats() const;           ///< totals since it was made
 
  private:
   struct Impl;

@@ -26,11 +26,13 @@ using PageHash = std::array<std::uint8_t, 32>;
 /// The 64-bit block id of the event stream: the first 8 bytes, big-endian, signed.
 std::int64_t block_id(const PageHash& hash);
 
-/// Where a namespace's chain starts: nothing for the empty one, else a digest of the namespace.
+/// Where a namespace's chain starts: `std::nullopt` for the empty one, else a digest of the
+/// namespace.
 std::optional<PageHash> chain_start(std::string_view ns);
 
-/// The chain over all whole pages of `tokens`. With `bigram`, a page of n units reads n + 1 tokens.
-/// Tokens must not be negative.
+/// The chained SHA-256 of all whole pages of `tokens`: what PrefixCache and its stores name pages
+/// by. With `bigram`, a page of n units reads n + 1 tokens. `parent`: the page before, or
+/// chain_start(). Tokens must not be negative.
 Result<std::vector<PageHash>> hash_pages(std::span<const Token> tokens, std::size_t page_size,
                                          bool bigram = false,
                                          const std::optional<PageHash>& parent = {});
@@ -39,19 +41,24 @@ Result<std::vector<PageHash>> hash_pages(std::span<const Token> tokens, std::siz
 /// item and where it begins from the block's start on (before it: negative), the SHA-256 of the
 /// block's prompt embeddings.
 struct ItemKey {
-  std::string id;
+  std::string id;  ///< hash of its content
+  /// From the block's first token on; negative: it begins before the block.
   std::int64_t offset = 0;
   friend bool operator==(const ItemKey&, const ItemKey&) = default;
 };
 using ExtraKey = std::variant<std::string, ItemKey, PageHash>;
 
+/// Where KV is.
 enum class Medium { device, host, disk, external };
 
+/// What a router must know to send a prompt where its prefix is. Caches record events when their
+/// options say so; take_events() hands them over.
 struct KvEvent {
+  /// What happened to blocks.
   enum class Kind { stored, removed, cleared };
 
-  Kind kind = Kind::stored;
-  Medium medium = Medium::device;
+  Kind kind = Kind::stored;        ///< what happened
+  Medium medium = Medium::device;  ///< where the blocks are, or were
   std::vector<PageHash> hashes;    ///< stored: in prefix order; removed: so within a node
   std::optional<PageHash> parent;  ///< stored: the page before the first; none at a chain's start
   std::vector<Token> tokens;       ///< stored: raw tokens of all pages (bigram: one more)
@@ -59,9 +66,10 @@ struct KvEvent {
   std::string ns;                  ///< stored: the namespace
 
   // BlockCache.
-  std::size_t hash_bytes = sizeof(PageHash);           ///< of each hash; zeros follow
-  std::uint32_t group = 0;                             ///< of layers
-  std::vector<std::vector<ExtraKey>> extra_keys = {};  ///< stored: of each block, or none at all
+  std::size_t hash_bytes = sizeof(PageHash);  ///< of each hash; zeros follow
+  std::uint32_t group = 0;                    ///< BlockCache: the group of layers
+  /// Stored, BlockCache: what each block's hash takes in beside tokens; or none at all.
+  std::vector<std::vector<ExtraKey>> extra_keys = {};
 
   friend bool operator==(const KvEvent&, const KvEvent&) = default;
 };

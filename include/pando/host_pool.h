@@ -40,6 +40,8 @@ struct HostPoolOptions {
   std::size_t keep_free_bytes = std::size_t{1} << 30;
 };
 
+/// The host mirror of a KvPool: the same planes in one of four layouts, and pages with states that
+/// say who may touch them. Pages and their states belong to one thread.
 class HostPool {
  public:
   /// A mirror of `device`, in one block of the arena's memory, which must outlive it. Pinned where
@@ -50,18 +52,18 @@ class HostPool {
   HostPool(const HostPool&) = delete;
   HostPool& operator=(const HostPool&) = delete;
 
-  const Geometry& geometry() const;
-  HostLayout layout() const;
-  MemoryKind memory_kind() const;
-  std::size_t size_bytes() const;
-  std::size_t num_pages() const;
-  std::size_t available_pages() const;
-  std::size_t count(PageState state) const;
-  const std::vector<PlaneMemory>& planes() const;
+  const Geometry& geometry() const;                ///< that of the device pool
+  HostLayout layout() const;                       ///< order of the dimensions
+  MemoryKind memory_kind() const;                  ///< of what kind its memory is
+  std::size_t size_bytes() const;                  ///< bytes of all pages
+  std::size_t num_pages() const;                   ///< pages
+  std::size_t available_pages() const;             ///< pages that are idle
+  std::size_t count(PageState state) const;        ///< pages in this state
+  const std::vector<PlaneMemory>& planes() const;  ///< where the rows of each plane are
 
   // The life of a page, see PageState. Each call changes all pages or none; what the state does not
   // allow stops at a check that names page and state.
-  /// idle -> reserved, lowest first.
+  /// idle -> reserved, lowest first. All or nothing.
   Status alloc(std::span<HostPageId> out);
   /// reserved, backed_up or synced -> idle.
   void free(std::span<const HostPageId> pages);
@@ -81,7 +83,7 @@ class HostPool {
   void device_gone(std::span<const HostPageId> pages);
   /// backed_up -> synced: the device computed it anew.
   void device_came(std::span<const HostPageId> pages);
-  PageState state(HostPageId page) const;
+  PageState state(HostPageId page) const;  ///< what is in this page and who may touch it
   /// All pages idle; refused while one is protected.
   Status clear();
 
@@ -91,9 +93,10 @@ class HostPool {
   Status page_bytes(HostPageId page, std::span<std::byte> out) const;
   /// Copies a page in; it must be protected for writing.
   Status load_page(HostPageId page, std::span<const std::byte> bytes);
-  /// The same bytes where they are: one region per plane where the layout keeps a page in one
-  /// piece, else one per plane and layer. In the order of page_bytes().
+  /// The bytes of a page where they are: one region per plane where the layout keeps a page in one
+  /// piece, else one per plane and layer. In the order in which pages are copied out.
   Result<std::vector<MemoryRegion>> page_regions(HostPageId page) const;
+  /// Whether the layout keeps a plane's share of a page in one piece.
   bool pages_are_contiguous() const { return layout() != HostLayout::layer_first; }
 
   /// Proves that states and counts agree; O(pages).

@@ -20,15 +20,19 @@ namespace pando {
 
 /// Whose pages they are.
 struct StoreScope {
-  std::string model = "default";
-  std::uint32_t tp_rank = 0, tp_size = 1;  ///< of tensor parallelism
-  std::uint32_t pp_rank = 0, pp_size = 1;  ///< of pipeline parallelism
+  std::string model = "default";  ///< name of the model
+  std::uint32_t tp_rank = 0;      ///< rank of tensor parallelism
+  std::uint32_t tp_size = 1;      ///< ranks of tensor parallelism
+  std::uint32_t pp_rank = 0;      ///< rank of pipeline parallelism
+  std::uint32_t pp_size = 1;      ///< ranks of pipeline parallelism
   /// All tensor ranks have the same bytes (MLA): keys leave the rank out, and rank 0 writes.
   bool same_on_all_tp_ranks = false;
 
-  Status validate() const;
+  Status validate() const;  ///< an error where it makes no sense
 };
 
+/// Names of pages in a store: of the page's hash, and of everything else that makes bytes mean
+/// something. So a page of another geometry can never be found.
 class KeySpace {
  public:
   /// Of groups of layers that a BlockCache keeps apart, only the first shares keys with a cache
@@ -41,6 +45,7 @@ class KeySpace {
   std::string key(const PageHash& hash) const;
   /// As the raw files of SGLang's file store are named, without fingerprint: for importing them.
   std::string sglang_name(const PageHash& hash) const;
+  /// What all of its keys end with, behind the hash.
   const std::string& suffix() const { return suffix_; }
   /// Whether this rank is the one that writes.
   bool writes() const { return writes_; }
@@ -53,25 +58,26 @@ class KeySpace {
 
 /// One of several: of tensor or pipeline parallelism.
 struct RankOf {
-  std::uint32_t rank = 0, size = 1;
+  std::uint32_t rank = 0;  ///< which one, from 0
+  std::uint32_t size = 1;  ///< how many there are
 
   friend bool operator==(const RankOf&, const RankOf&) = default;
 };
 
 /// What a key of a KeySpace says.
 struct KeyParts {
-  PageHash hash = {};
+  PageHash hash = {};        ///< of the page
   std::string model;         ///< as in the key: '-' for '/'
-  std::optional<RankOf> tp;  ///< nothing: all tensor ranks have the same bytes
-  std::optional<RankOf> pp;  ///< nothing: one stage
-  ComponentKind component = ComponentKind::full;
-  std::string fingerprint;  ///< of geometry and layout, 16 digits
+  std::optional<RankOf> tp;  ///< `std::nullopt`: all tensor ranks have the same bytes
+  std::optional<RankOf> pp;  ///< `std::nullopt`: one stage
+  ComponentKind component = ComponentKind::full;  ///< which layers' bytes they are
+  std::string fingerprint;                        ///< of geometry and layout, 16 digits
 
   friend bool operator==(const KeyParts&, const KeyParts&) = default;
 };
 
-/// Nothing: no KeySpace makes such a key. A model whose name ends like ranks, "m_0_1", is read as
-/// having them where the key leaves its own out.
+/// What a key says; `std::nullopt` if no KeySpace makes such a key. A model whose name ends like
+/// ranks, "m_0_1", is read as having them where the key leaves its own out.
 std::optional<KeyParts> parse_key(std::string_view key);
 
 }  // namespace pando

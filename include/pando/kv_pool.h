@@ -20,44 +20,45 @@
 
 namespace pando {
 
-/// layer_first: a buffer per plane and layer, (slots, heads, dim).
-/// page_major: one buffer for all, (planes, layers, pages, page, heads, dim), as NPU kernels
-/// expect.
-enum class DeviceLayout { layer_first, page_major };
+/// How a device pool lies in memory.
+enum class DeviceLayout {
+  layer_first,  ///< a buffer per plane and layer, (slots, heads, dim)
+  page_major,   ///< one buffer for all, (planes, layers, pages, page, heads, dim), as NPUs expect
+};
 
 /// Where the rows of one plane are. Head h of slot s in layer l starts at
 ///   layers[l] + s / page_size * page_stride + s % page_size * token_stride + h * head_stride.
 struct PlaneMemory {
-  std::vector<std::byte*> layers = {};
-  std::size_t page_stride = 0;
-  std::size_t token_stride = 0;
-  std::size_t head_stride = 0;
+  std::vector<std::byte*> layers = {};  ///< address of each layer
+  std::size_t page_stride = 0;          ///< bytes from page to page
+  std::size_t token_stride = 0;         ///< bytes from token to token of a page
+  std::size_t head_stride = 0;          ///< bytes from head to head of a token
 };
 
 /// Memory as a framework's tensor: `shape` and `strides` (in bytes) have `rank` entries.
 struct TensorView {
-  std::byte* data = nullptr;
-  DType dtype = DType::bf16;
-  std::size_t rank = 0;
-  std::array<std::int64_t, 4> shape = {};
-  std::array<std::int64_t, 4> strides = {};
+  std::byte* data = nullptr;                 ///< address of the first element
+  DType dtype = DType::bf16;                 ///< type of the elements
+  std::size_t rank = 0;                      ///< number of dimensions
+  std::array<std::int64_t, 4> shape = {};    ///< elements of each dimension
+  std::array<std::int64_t, 4> strides = {};  ///< bytes from one to the next of each dimension
 };
 
-/// A contiguous piece of a pool, as network cards want it registered.
+/// A contiguous piece of memory, as network cards want it registered.
 struct MemoryRegion {
-  std::byte* address = nullptr;
-  std::size_t size_bytes = 0;
-  std::size_t item_bytes = 0;
+  std::byte* address = nullptr;  ///< where it begins
+  std::size_t size_bytes = 0;    ///< bytes of all of it
+  std::size_t item_bytes = 0;    ///< bytes of a row or page in it
 };
 
 /// What to write: one row of elements per slot. Stored is value / scale, computed in fp32 and then
 /// rounded to nearest even; what lies beyond the range of fp8 or int8 becomes its largest value.
 /// NaN keeps its sign alone (int8: 0).
 struct Rows {
-  const void* data = nullptr;
-  DType dtype = DType::bf16;
-  std::size_t stride_bytes = 0;  ///< from row to row; 0: they follow each other
-  float scale = 1.0F;
+  const void* data = nullptr;    ///< elements of the first row
+  DType dtype = DType::bf16;     ///< their type
+  std::size_t stride_bytes = 0;  ///< bytes from row to row; 0: they follow each other
+  float scale = 1.0F;            ///< what values are divided by
 };
 
 /// Where a snapshot lies in a pool of state_geometry() with as many tokens as the StateAllocator
@@ -76,14 +77,15 @@ class LayerSignal {
   virtual bool done() const = 0;
 };
 
-/// Rows of some slots in host memory, for instance of a request that was retracted.
+/// Rows of some slots in host memory, for instance of a request that was retracted. KvPool::save()
+/// makes them.
 class SavedKv {
  public:
   SavedKv(SavedKv&& other) noexcept;
   SavedKv& operator=(SavedKv&& other) noexcept;
   ~SavedKv();
-  std::size_t num_tokens() const;
-  std::size_t size_bytes() const;
+  std::size_t num_tokens() const;  ///< slots that were saved
+  std::size_t size_bytes() const;  ///< bytes of their rows
 
  private:
   friend class KvPool;
@@ -99,6 +101,9 @@ struct PoolOptions {
   DeviceLayout layout = DeviceLayout::layer_first;
 };
 
+/// The bytes of a device tier: for every slot that an allocator hands out, a row per plane and
+/// layer. Views, sizes and addresses may be read from any thread; which slots may be written when
+/// is for the caller to know.
 class KvPool {
  public:
   /// One block of the arena's memory, which must outlive the pool. Refused with all sizes named,
@@ -111,12 +116,11 @@ class KvPool {
   KvPool(const KvPool&) = delete;
   KvPool& operator=(const KvPool&) = delete;
 
-  const Geometry& geometry() const;
-  /// The padding page included.
-  std::size_t num_pages() const;
-  std::size_t size_bytes() const;  ///< of all pages
-  MemoryKind memory_kind() const;
-  const std::vector<PlaneMemory>& planes() const;
+  const Geometry& geometry() const;                ///< the shape of a row
+  std::size_t num_pages() const;                   ///< pages, the padding page included
+  std::size_t size_bytes() const;                  ///< bytes of all pages
+  MemoryKind memory_kind() const;                  ///< where its memory is
+  const std::vector<PlaneMemory>& planes() const;  ///< where the rows of each plane are
   /// One per plane and layer; items are rows, in a page-major pool pages. None over an engine's own
   /// buffers, which the engine registers.
   std::vector<MemoryRegion> regions() const;
@@ -125,24 +129,24 @@ class KvPool {
   /// heads, dim) where slots are not evenly spaced or the pool is page-major. On a CPU this first
   /// waits for loads of that layer, see gate().
   Result<TensorView> view(std::size_t layer, std::size_t plane) const;
-  /// Keys and values as attention reads them: planes 0 and 1; with a latent plane, all of it and
-  /// its first part.
-  Result<TensorView> key(std::size_t layer) const;
+  Result<TensorView> key(std::size_t layer) const;  ///< keys as attention reads them: plane 0
+  /// Values as attention reads them: plane 1; of a latent plane, its first part.
   Result<TensorView> value(std::size_t layer) const;
 
   /// Writes one row per slot and plane. Rows of the pool's own type are copied as they are; others
   /// must be fp16, bf16 or fp32. On a GPU: rows are device memory, and the call returns when they
   /// are written.
   Status set(std::size_t layer, std::span<const SlotId> slots, std::span<const Rows> planes);
-  /// A latent plane from its two parts.
+  /// Writes a latent plane from its two parts.
   Status set_parts(std::size_t layer, std::span<const SlotId> slots, const Rows& nope,
                    const Rows& rope);
 
   /// Slot dst[i] becomes a copy of what src[i] held before the call, in all layers.
   Status move(std::span<const SlotId> dst, std::span<const SlotId> src);
 
-  /// Copies rows out to memory of `host` (pinned for a GPU's pool), and back to as many slots.
+  /// Copies rows out to memory of `host` (pinned for a GPU's pool), for restore().
   Result<SavedKv> save(std::span<const SlotId> slots, Arena& host) const;
+  /// Copies saved rows back to as many slots.
   Status restore(const SavedKv& saved, std::span<const SlotId> slots);
 
   /// Views of a layer wait for this load's share of it from now on; what copies all layers (save,
@@ -151,8 +155,8 @@ class KvPool {
   void gate(std::shared_ptr<LayerSignal> load);
   /// Forgets all loads.
   void open_gate();
-  /// Waits on the gate: here, or a cudaStream_t does.
-  Status wait_layer(std::size_t layer) const;
+  Status wait_layer(std::size_t layer) const;  ///< waits on the gate of this layer
+  /// A cudaStream_t waits on the gate of this layer; the caller does not.
   Status wait_layer_on(std::size_t layer, void* stream) const;
 
  private:

@@ -38,6 +38,8 @@ struct MetricsAddress {
   std::uint16_t port = 0;  ///< 0: any that is free
 };
 
+/// Metrics of one cache for Prometheus: an observer that counts and times. Call collect() once per
+/// step or so. text() and serve() may come from any thread.
 class Metrics final : public CacheObserver {
  public:
   static Result<std::unique_ptr<Metrics>> create(const MetricsOptions& options = {});
@@ -45,15 +47,14 @@ class Metrics final : public CacheObserver {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// Answers GET /metrics there from now on; the port that was taken. Once.
+  /// Answers GET /metrics at this address from now on. Returns the port that was taken. Once.
   Result<std::uint16_t> serve(const MetricsAddress& address = {});
 
   /// Takes over sizes and totals, on the thread of the cache. No loop over what is cached.
   void collect(const PrefixCache& cache);
   void collect(const BlockCache& cache);
 
-  /// What a scrape gives.
-  std::string text() const;
+  std::string text() const;  ///< what a scrape gives, as Prometheus reads it
 
   void on_call(const CallInfo& info) override;
   void on_match(const Key& asked, const Match& found) override;

@@ -28,8 +28,8 @@
 
 namespace pando {
 
-/// The calls of a cache that are told, of PrefixCache and of BlockCache. probe(), what only reads,
-/// append() and BlockCache's preempt() and forget() are not.
+/// The calls of a cache that observers are told of, of PrefixCache and of BlockCache. probe(), what
+/// only reads, append() and BlockCache's preempt() and forget() are not.
 enum class CacheCall : std::uint8_t {
   match,
   lock,
@@ -52,17 +52,18 @@ enum class CacheCall : std::uint8_t {
 inline constexpr std::size_t kNumCacheCalls = static_cast<std::size_t>(CacheCall::reset) + 1;
 std::string_view to_string(CacheCall call);
 
+/// A call that has returned.
 struct CallInfo {
-  CacheCall call = CacheCall::match;
-  std::chrono::nanoseconds took{0};
-  std::optional<ErrorCode> error = {};  ///< none: it succeeded
+  CacheCall call = CacheCall::match;    ///< which one
+  std::chrono::nanoseconds took{0};     ///< how long it took
+  std::optional<ErrorCode> error = {};  ///< `std::nullopt`: it succeeded
 };
 
 /// A request that went from start() to finish().
 struct FinishedRequest {
   Key key;                        ///< all tokens: the prompt, and what was computed behind it
   std::size_t prompt_length = 0;  ///< tokens that start() was given
-  std::chrono::steady_clock::time_point started = {};
+  std::chrono::steady_clock::time_point started = {};  ///< when start() was called
 };
 
 /// A plug point: each method may be left out. Must outlive the cache.

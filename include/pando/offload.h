@@ -46,7 +46,12 @@ struct OffloadKey {
   std::uint64_t end = 0;    ///< tokens of the request up to the end of the chunk; 0: not known
 };
 
-enum class OffloadState : std::uint8_t { absent, writing, ready };
+/// Whether an OffloadTable has a key.
+enum class OffloadState : std::uint8_t {
+  absent,
+  writing,  ///< on its way: it cannot be read yet
+  ready,
+};
 
 struct OffloadOptions {
   std::size_t num_blocks = 0;
@@ -92,6 +97,8 @@ class OffloadRequest {
   std::unordered_map<std::uint64_t, std::uint32_t> places_;  // by hash, in uses_
 };
 
+/// Which blocks of host memory hold which KV, for an engine that copies KV itself: keys are bytes
+/// of the engine's, blocks are numbers. It belongs to one thread.
 class OffloadTable {
  public:
   static Result<std::unique_ptr<OffloadTable>> create(const OffloadOptions& options);
@@ -99,8 +106,8 @@ class OffloadTable {
   OffloadTable(const OffloadTable&) = delete;
   OffloadTable& operator=(const OffloadTable&) = delete;
 
-  OffloadState find(std::string_view key) const;
-  OffloadRequest start();
+  OffloadState find(std::string_view key) const;  ///< whether it has the key
+  OffloadRequest start();  ///< a request, to be given to the calls that follow
 
   /// Where to write those of the keys that are absent. One that is there, or on its way, is left
   /// out, and is not evicted by this call. A request names the keys of a group in their order.
@@ -109,44 +116,47 @@ class OffloadTable {
     std::vector<std::uint32_t> blocks;  ///< one for each of these, in [0, num_blocks)
     std::vector<std::string> evicted;   ///< keys that had to go
   };
-  /// out_of_capacity: too many blocks are being written or read. Nothing has changed then, but that
-  /// the request has used the keys.
+  /// Where to write those of the keys that are absent. `out_of_capacity`: too many blocks are being
+  /// written or read. Nothing has changed then, but that the request has used the keys.
   Result<Room> begin_write(OffloadRequest& request, std::span<const OffloadKey> keys);
-  /// Keys that are not being written are passed over. Those that were: not where it `failed`.
+  /// These are written, and ready from now on; where it `failed`, they are forgotten. Returns those
+  /// that were being written: others are passed over.
   std::vector<std::size_t> end_write(std::span<const std::string_view> keys, bool failed = false);
 
-  /// All must be ready. A block may have several readers.
+  /// The blocks of these keys, which stay until end_read(). All must be ready, else `not_found`,
+  /// and nothing has changed. A block may have several readers.
   Status begin_read(OffloadRequest& request, std::span<const OffloadKey> keys,
                     std::span<std::uint32_t> blocks);
-  /// The same for a reader that is no request: a copy to another tier, which is no use.
+  /// Without a request it is no use of them: a copy to another tier.
   Status begin_read(std::span<const std::string_view> keys, std::span<std::uint32_t> blocks);
-  Status end_read(std::span<const std::string_view> keys);
+  Status end_read(std::span<const std::string_view> keys);  ///< ends what begin_read() began
 
   /// Those that are there were used now, the first of them last. For who has no requests.
   void touch(std::span<const std::string_view> keys);
   /// The request has used these; those that are there when it finishes count.
   void use(OffloadRequest& request, std::span<const OffloadKey> keys);
-  /// It has ended. Copies for it may end later.
+  /// The request has ended: what it used is recent now, its head most of all. Copies for it may end
+  /// later.
   void finish(OffloadRequest& request);
-  /// Makes `num_blocks` blocks free, but none of the `kept`: the keys that went. out_of_capacity:
-  /// there are not so many that may go, and nothing has changed.
+  /// Makes `num_blocks` blocks free, but none of the `kept`. Returns the keys that went.
+  /// `out_of_capacity`: not so many may go, and nothing has changed.
   Result<std::vector<std::string>> evict(std::size_t num_blocks,
                                          std::span<const std::string_view> kept = {});
-  /// Those of the keys that are neither read nor written are absent from now on; how many.
+  /// Those of the keys that are neither read nor written are absent from now on. Returns how many.
   std::size_t forget(std::span<const std::string_view> keys);
   /// Forgets everything, whoever reads or writes. Requests that were started before use nothing.
   void clear();
 
-  std::size_t num_blocks() const;
-  std::size_t num_keys() const;
-  std::size_t num_writing() const;    ///< blocks
-  std::size_t num_reading() const;    ///< blocks
-  std::size_t num_evictable() const;  ///< blocks
-  std::string_view policy() const;
-  std::size_t memory_bytes() const;
+  std::size_t num_blocks() const;     ///< blocks, in use or not
+  std::size_t num_keys() const;       ///< blocks that are in use
+  std::size_t num_writing() const;    ///< blocks that are being written
+  std::size_t num_reading() const;    ///< blocks that are being read
+  std::size_t num_evictable() const;  ///< blocks that may be evicted
+  std::string_view policy() const;    ///< name of the policy
+  std::size_t memory_bytes() const;   ///< bytes of the bookkeeping
   /// Keys of the blocks that may go; unless the policy is hazard, the next to go first. O(blocks).
   std::vector<std::string> evictable_keys() const;
-  /// O(blocks).
+  /// Proves that keys, blocks and order agree. O(blocks).
   Status check() const;
 
  private:

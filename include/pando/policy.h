@@ -20,10 +20,10 @@ namespace pando {
 /// What a policy may look at. Times are ticks of the cache's logical clock, one per operation.
 struct NodeStats {
   std::uint64_t last_access = 0;  ///< last match or insert that used the node
-  std::uint64_t created = 0;      ///< a split keeps it on both halves
+  std::uint64_t created = 0;      ///< when; a split keeps it on both halves
   std::uint32_t hits = 0;         ///< inserts that passed through it; chunked ones do not count
   std::int32_t priority = 0;      ///< the highest any insert through it has asked for
-  std::uint32_t num_tokens = 0;
+  std::uint32_t num_tokens = 0;   ///< tokens of the node
 };
 
 /// Smallest goes first: by `major`, then by `minor`, then by age of the node's place in memory, so
@@ -35,15 +35,16 @@ struct EvictionKey {
   friend auto operator<=>(const EvictionKey&, const EvictionKey&) = default;
 };
 
+/// The policy `hazard`, which learns from the requests when prefixes come back, with options.
 struct HazardOptions {
   /// Weighs hits by what they save: attention makes the tail of a long prompt cost more to compute
   /// than its beginning. For those who want short times to the first token rather than many hits.
   bool cost_aware = false;
-  /// So many tokens into a prompt, attention costs as much as all the rest. Unless given, it is
-  /// measured: see PrefixCache::report_prefill. Until then all tokens cost the same.
+  /// So many tokens into a prompt, attention costs as much as all the rest. `std::nullopt`: it is
+  /// measured, see PrefixCache::report_prefill(). Until then all tokens cost the same.
   std::optional<double> attention_tokens = {};
 
-  Status validate() const;
+  Status validate() const;  ///< an error where it makes no sense
 };
 
 class EvictionPolicy {

@@ -19,15 +19,17 @@
 
 namespace pando {
 
+/// Ranks that mirror one cache agree through this. A plug point.
 class Ranks {
  public:
   virtual ~Ranks() = default;
 
-  virtual std::size_t rank() const = 0;
-  virtual std::size_t size() const = 0;
+  virtual std::size_t rank() const = 0;  ///< which rank this is, from 0
+  virtual std::size_t size() const = 0;  ///< how many ranks there are
   /// Each value becomes the least that any rank gave in its place. On an error they are as before.
   virtual Status min(std::span<std::int64_t> values) = 0;
-  /// The same with the greatest.
+  /// Each value becomes the greatest that any rank gave in its place. On an error they are as
+  /// before.
   virtual Status max(std::span<std::int64_t> values) = 0;
   /// Returns when every rank has come.
   virtual Status barrier() = 0;

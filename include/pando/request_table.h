@@ -13,6 +13,7 @@
 
 namespace pando {
 
+/// Which slots each running request has: a row per request. It belongs to one thread.
 class RequestTable {
  public:
   /// `max_rows` requests of at most `row_len` tokens. Memory is touched only as rows are written.
@@ -21,11 +22,10 @@ class RequestTable {
   RequestTable(const RequestTable&) = delete;
   RequestTable& operator=(const RequestTable&) = delete;
 
-  /// The lowest free row; nothing when all are taken.
-  std::optional<std::size_t> alloc();
+  std::optional<std::size_t> alloc();  ///< the lowest free row; `std::nullopt` when all are taken
   /// `out.size()` rows, or none and an error.
   Status alloc(std::span<std::size_t> out);
-  void free(std::size_t row);
+  void free(std::size_t row);  ///< gives back a row that is taken
   void free(std::span<const std::size_t> rows);
 
   /// Copies `slots` to positions [offset, offset + slots.size()) of the row.
@@ -38,9 +38,9 @@ class RequestTable {
   /// Frees every row.
   void clear();
 
-  std::size_t max_rows() const;
-  std::size_t row_len() const;
-  std::size_t available() const;
+  std::size_t max_rows() const;   ///< rows
+  std::size_t row_len() const;    ///< slots of a row
+  std::size_t available() const;  ///< rows that are free
 
  private:
   struct Impl;

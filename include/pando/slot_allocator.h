@@ -24,6 +24,8 @@ class SlotWatcher {
   ~SlotWatcher() = default;
 };
 
+/// Slots for whole sequences, with versions, for SlotCache: the lowest free one in O(1). It belongs
+/// to one thread.
 class SlotAllocator {
  public:
   static Result<std::unique_ptr<SlotAllocator>> create(std::size_t num_slots);
@@ -31,7 +33,7 @@ class SlotAllocator {
   SlotAllocator(const SlotAllocator&) = delete;
   SlotAllocator& operator=(const SlotAllocator&) = delete;
 
-  /// The lowest free slot, its version raised by one; nothing when all are taken.
+  /// The lowest free slot, its version raised by one; `std::nullopt` when all are taken.
   std::optional<std::size_t> alloc();
 
   /// Takes this slot, which must be free, its version raised by one.
@@ -43,10 +45,10 @@ class SlotAllocator {
   /// Gives back a taken slot. Its version, and what it holds, stay until the next alloc().
   void free(std::size_t slot);
 
-  bool is_free(std::size_t slot) const;
-  std::uint64_t version(std::size_t slot) const;
-  std::size_t free_count() const;
-  std::size_t size() const;
+  bool is_free(std::size_t slot) const;           ///< whether nobody has this slot
+  std::uint64_t version(std::size_t slot) const;  ///< raised whenever the slot is handed out anew
+  std::size_t free_count() const;                 ///< slots that are free
+  std::size_t size() const;                       ///< slots
 
   /// At most one; nullptr ends it. It must outlive the allocator or end it.
   void watch(SlotWatcher* watcher);

@@ -42,22 +42,27 @@ struct SlotCacheOptions {
 
 /// A slot that holds the first `length` tokens of a key.
 struct SlotMatch {
-  std::size_t length = 0;
-  std::size_t slot = 0;
+  std::size_t length = 0;     ///< tokens that the slot holds of the key
+  std::size_t slot = 0;       ///< which slot
   std::uint64_t version = 0;  ///< of the slot, as the allocator counts
-  std::uint64_t edition = 0;  ///< the cache's own: rises whenever less is known of the slot
-  bool free = false;          ///< occupy() would take it
+  /// Version of what the cache knows about the slot; raised whenever that shrinks.
+  std::uint64_t edition = 0;
+  bool free = false;  ///< whether occupy() would take it
 };
 
+/// What a SlotCache holds, and has forgotten.
 struct SlotCacheStats {
-  std::size_t num_nodes = 0;
+  std::size_t num_nodes = 0;      ///< nodes of the tree
   std::size_t num_sequences = 0;  ///< slots of which something is known
-  std::size_t num_pinned = 0;     ///< different prefixes
-  std::size_t num_copies = 0;     ///< not yet seen to have finished
-  std::uint64_t evictions = 0;    ///< of nodes, because there were too many
-  std::size_t nodes_over = 0;     ///< beyond max_nodes, because all leaves are pinned
+  std::size_t num_pinned = 0;     ///< different prefixes that are pinned
+  std::size_t num_copies = 0;     ///< copies not yet seen to have finished
+  std::uint64_t evictions = 0;    ///< nodes forgotten because there were too many
+  std::size_t nodes_over = 0;     ///< nodes beyond max_nodes, because all leaves are pinned
 };
 
+/// For engines that keep each sequence in one contiguous slot: which slot holds the longest prefix
+/// of a prompt, whether it can be continued there, and which slot to give to a new sequence. It
+/// belongs to the thread of its allocator.
 class SlotCache {
  public:
   /// The allocator must outlive the cache, which is told of every slot that changes hands; there is
@@ -73,16 +78,16 @@ class SlotCache {
   /// `in_use` while a copy into the slot is under way.
   Status insert(const Key& key, std::size_t slot);
 
-  /// The longest prefix, to the token, that some slot holds; nothing if there is none. Of slots
-  /// that hold as much, one that is free and not pinned, else a free one, else one in use. Counts
-  /// as a use. O(key) and O(depth of the tree), whatever the number of slots.
+  /// The longest prefix, to the token, that some slot holds; `std::nullopt` if there is none. Of
+  /// slots that hold as much, one that is free and not pinned, else a free one, else one in use.
+  /// Counts as a use. O(key) and O(depth of the tree), whatever the number of slots.
   Result<std::optional<SlotMatch>> find(const Key& key);
-  /// The same, and nothing changes.
+  /// As find(), but no use: nothing changes.
   Result<std::optional<SlotMatch>> probe(const Key& key) const;
 
   /// A slot for a new sequence: the lowest free one that holds nothing known, else the one whose
   /// sequence has not been used for longest. Its version rises, and what it held is forgotten.
-  /// Pinned slots and those that a copy reads are not given. Nothing when no other is free.
+  /// Pinned slots and those that a copy reads are not given. `std::nullopt` when no other is free.
   std::optional<std::size_t> take();
   /// Takes the matched slot to continue in it behind the first match.length tokens: all else that
   /// it held is forgotten. Its version stays. `stale_handle` if since the match the slot was handed
@@ -110,9 +115,9 @@ class SlotCache {
   /// Forgets everything; `in_use` while something is pinned.
   Status clear();
 
-  SlotCacheStats stats() const;
-  std::size_t memory_bytes() const;  ///< all bookkeeping
-  std::string dump() const;
+  SlotCacheStats stats() const;      ///< what it holds now, and totals since it was made
+  std::size_t memory_bytes() const;  ///< bytes of all bookkeeping
+  std::string dump() const;          ///< the tree as text, for people
   /// Proves every invariant; O(tree).
   Status check() const;
 

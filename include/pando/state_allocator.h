@@ -15,6 +15,8 @@
 
 namespace pando {
 
+/// Slots for snapshots of recurrent state (Mamba, SSM): one slot holds one snapshot of all
+/// recurrent layers. It belongs to one thread.
 class StateAllocator {
  public:
   static Result<std::unique_ptr<StateAllocator>> create(std::size_t num_slots);
@@ -22,15 +24,14 @@ class StateAllocator {
   StateAllocator(const StateAllocator&) = delete;
   StateAllocator& operator=(const StateAllocator&) = delete;
 
-  /// The lowest free slot; nothing when all are taken.
-  std::optional<StateSlot> alloc();
+  std::optional<StateSlot> alloc();  ///< the lowest free slot; `std::nullopt` when all are taken
   /// Gives back a slot of this pool that is handed out; anything else stops at a check.
   void free(StateSlot slot);
 
   /// Whether the slot is of this pool and handed out.
   bool is_taken(StateSlot slot) const;
-  std::size_t capacity() const;
-  std::size_t available() const;
+  std::size_t capacity() const;   ///< slots
+  std::size_t available() const;  ///< slots that are free
 
  private:
   struct Impl;

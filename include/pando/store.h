@@ -33,27 +33,27 @@ class Config;
 
 /// A page on its way to or from a store: its bytes are `pieces`, one after the other.
 struct StorePage {
-  std::string key;
-  std::vector<std::span<std::byte>> pieces = {};
+  std::string key;                                ///< from a KeySpace
+  std::vector<std::span<std::byte>> pieces = {};  ///< its bytes
 
-  std::size_t size_bytes() const;
+  std::size_t size_bytes() const;  ///< bytes of all pieces
 };
 
 /// Kept by a backend with the bytes of a page, so that the reader can tell that they are this
 /// page's: a hash of the bytes that begins with the key.
 struct PageTag {
-  std::uint64_t size_bytes = 0;
-  std::uint64_t checksum_low = 0;
-  std::uint64_t checksum_high = 0;
+  std::uint64_t size_bytes = 0;     ///< bytes of the page
+  std::uint64_t checksum_low = 0;   ///< the hash: its lower 64 bits
+  std::uint64_t checksum_high = 0;  ///< the hash: its upper 64 bits
 
   friend bool operator==(const PageTag&, const PageTag&) = default;
 };
-PageTag make_page_tag(const StorePage& page);
+PageTag make_page_tag(const StorePage& page);  ///< the tag of a page: of its key and its bytes
 
 /// What became of one page of a call.
 enum class PageOutcome : std::uint8_t {
-  pending,  ///< nothing yet; at the end of a call: it was called off before this page
-  done,     ///< there; read and verified; written; removed
+  pending,  ///< not processed: still pending, or the call was stopped before this page
+  done,     ///< found, read and verified, written or removed, as was asked
   missing,  ///< the store does not have it
   damaged,  ///< what the store has is not what was put; it has been set aside
   failed,   ///< see StoreCall::status
@@ -137,37 +137,39 @@ class StoreBatch {
 
 /// What a backend tells of itself.
 struct BackendStats {
-  std::uint64_t num_pages = 0;       ///< held now, as far as it knows
-  std::uint64_t size_bytes = 0;      ///< of these
+  std::uint64_t num_pages = 0;       ///< pages held now, as far as it knows
+  std::uint64_t size_bytes = 0;      ///< bytes of these
   std::uint64_t capacity_bytes = 0;  ///< 0: no limit of its own
-  std::uint64_t evicted_pages = 0;   ///< to stay within the capacity, since it was opened
-  std::uint64_t damaged_pages = 0;   ///< found and set aside
-  std::uint64_t foreign_files = 0;   ///< found beside its own, left alone or set aside
-  std::uint64_t reconnects = 0;      ///< to servers
+  /// Pages that went to stay within the capacity, since it was opened.
+  std::uint64_t evicted_pages = 0;
+  std::uint64_t damaged_pages = 0;  ///< pages found damaged and set aside
+  std::uint64_t foreign_files = 0;  ///< files found beside its own, left alone or set aside
+  std::uint64_t reconnects = 0;     ///< connections to servers that had to be made again
 };
 
+/// A page that a store has.
 struct StoredPage {
-  std::string key;
-  std::uint64_t size_bytes = 0;
+  std::string key;               ///< what it is found by
+  std::uint64_t size_bytes = 0;  ///< bytes of the page
 };
 
-/// A plug point. Calls come from several threads at once, but each from one that may block. They
-/// return soon after StoreBatch::stopped(), and touch no page after they have returned.
+/// What keeps the bytes of a Store. A plug point. Calls come from several threads at once, but each
+/// from one that may block. They return soon after StoreBatch::stopped(), and touch no page after
+/// they have returned.
 class StoreBackend {
  public:
   virtual ~StoreBackend() = default;
-  virtual std::string_view name() const = 0;
+  virtual std::string_view name() const = 0;  ///< what it is called in messages
 
-  virtual void exists(StoreBatch& batch) = 0;
-  virtual void get(StoreBatch& batch) = 0;
-  /// A page that is there already may be kept as it is.
+  virtual void exists(StoreBatch& batch) = 0;  ///< whether the pages are there
+  virtual void get(StoreBatch& batch) = 0;     ///< reads pages
+  /// Writes pages. One that is there already may be kept as it is.
   virtual void put(StoreBatch& batch) = 0;
-  virtual void remove(StoreBatch& batch) = 0;
-  /// Everything that this store has put, by whichever process.
-  virtual Status clear() = 0;
+  virtual void remove(StoreBatch& batch) = 0;  ///< removes pages
+  virtual Status clear() = 0;  ///< removes everything that this store has put, by whichever process
   /// All pages, in any order, until `visit` returns false.
   virtual Status list(const std::function<bool(const StoredPage&)>& visit) = 0;
-  virtual BackendStats stats() const = 0;
+  virtual BackendStats stats() const = 0;  ///< what it tells of itself
 };
 
 struct StoreOptions {
@@ -181,34 +183,37 @@ struct StoreOptions {
 
 /// Totals since the store was opened. Pages of calls that were stopped are in neither column.
 struct StoreStats {
-  std::uint64_t read_pages = 0, read_bytes = 0;
-  std::uint64_t written_pages = 0, written_bytes = 0;
-  std::uint64_t missing_pages = 0;  ///< asked for by get
-  std::uint64_t damaged_pages = 0;
-  std::uint64_t failed_pages = 0;
-  std::uint64_t timed_out_calls = 0;
-  std::uint64_t cancelled_calls = 0;
-  std::uint64_t refused_calls = 0;  ///< the queue was full
-  std::uint64_t read_ns = 0;        ///< spent inside get and put of the backend
-  std::uint64_t write_ns = 0;
-  std::uint64_t pending_read_pages = 0;  ///< now: of calls that wait or run
-  std::uint64_t pending_write_pages = 0;
-  BackendStats backend;
+  std::uint64_t read_pages = 0;           ///< pages that get() has read
+  std::uint64_t read_bytes = 0;           ///< bytes that get() has read
+  std::uint64_t written_pages = 0;        ///< pages that put() has written
+  std::uint64_t written_bytes = 0;        ///< bytes that put() has written
+  std::uint64_t missing_pages = 0;        ///< pages that get() did not find
+  std::uint64_t damaged_pages = 0;        ///< pages that get() found to be not what was put
+  std::uint64_t failed_pages = 0;         ///< pages that failed
+  std::uint64_t timed_out_calls = 0;      ///< calls whose deadline came first
+  std::uint64_t cancelled_calls = 0;      ///< calls that were cancelled
+  std::uint64_t refused_calls = 0;        ///< calls for which the queue had no room
+  std::uint64_t read_ns = 0;              ///< nanoseconds inside get() of the backend
+  std::uint64_t write_ns = 0;             ///< nanoseconds inside put() of the backend
+  std::uint64_t pending_read_pages = 0;   ///< pages of reads that wait or run now
+  std::uint64_t pending_write_pages = 0;  ///< pages of writes that wait or run now
+  BackendStats backend;                   ///< what the backend tells of itself
 };
 
-/// A call under way. Copies name the same call; dropping them does not stop it.
+/// A call under way, see Store. Copies name the same call; dropping them does not stop it.
 class StoreCall {
  public:
   explicit StoreCall(std::shared_ptr<StoreBatch> batch) : batch_(std::move(batch)) {}
 
-  bool finished() const;
-  /// Blocks until finished; the first error, timed_out or cancelled among them. Missing and damaged
-  /// pages are no error.
+  bool finished() const;  ///< whether nobody touches the pages any more
+  /// Blocks until finished. An error is the first one, `timed_out` or `cancelled` among them;
+  /// missing and damaged pages are no error.
   Status wait() const;
   /// A call that has not begun is finished at once. Else the backend stops soon, and the call is
   /// finished then.
   void cancel() const;
   std::size_t size() const { return batch_->size(); }
+  /// What became of page i.
   PageOutcome outcome(std::size_t i) const { return batch_->outcome(i); }
   /// Pages done, counted from the first up to one that is not; grows while the call runs.
   std::size_t num_leading() const { return batch_->num_leading(); }
@@ -217,6 +222,9 @@ class StoreCall {
   std::shared_ptr<StoreBatch> batch_;
 };
 
+/// What a cache talks to: queues calls on a backend, runs them on threads of its own, checks every
+/// byte that comes back, and gives each call a deadline and a way to cancel. Calls may come from
+/// any thread.
 class Store {
  public:
   static Result<std::unique_ptr<Store>> open(std::unique_ptr<StoreBackend> backend,
@@ -227,14 +235,18 @@ class Store {
   Store& operator=(const Store&) = delete;
 
   using Timeout = std::optional<std::chrono::milliseconds>;
+  /// Whether the pages are there: `done` or `missing`.
   Result<StoreCall> exists(std::vector<std::string> keys, Timeout timeout = {});
+  /// Reads pages into memory of the caller, which belongs to the call until it has finished.
   Result<StoreCall> get(std::vector<StorePage> pages, Timeout timeout = {});
+  /// Writes pages from memory of the caller, which must stay as it is until the call has finished.
   Result<StoreCall> put(std::vector<StorePage> pages, Timeout timeout = {});
-  Result<StoreCall> remove(std::vector<std::string> keys, Timeout timeout = {});
-  /// After the writes that were asked for before it, and before those asked for after it.
+  Result<StoreCall> remove(std::vector<std::string> keys, Timeout timeout = {});  ///< removes pages
+  /// Removes all pages, after the writes that were asked for before it, and before those asked for
+  /// after it.
   Result<StoreCall> clear(Timeout timeout = {});
 
-  StoreStats stats() const;
+  StoreStats stats() const;  ///< totals since it was opened
   StoreBackend& backend();
 
  private:
@@ -246,9 +258,11 @@ class Store {
 /// Makes a backend from its options.
 using StoreFactory = std::function<Result<std::unique_ptr<StoreBackend>>(const Config&)>;
 
-/// Names are unique; "memory", "file" and "redis" are there from the start. From any thread.
+/// Makes a backend known by name. Names are unique; "memory", "file" and "redis" are there from the
+/// start. From any thread.
 Status register_store(std::string name, StoreFactory factory);
-std::vector<std::string> registered_stores();
+std::vector<std::string> registered_stores();  ///< the names that make_store_backend() knows
+/// A backend by name, with its options by name.
 Result<std::unique_ptr<StoreBackend>> make_store_backend(std::string_view name,
                                                          const Config& config);
 

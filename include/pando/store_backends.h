@@ -20,6 +20,7 @@ namespace pando {
 struct MemoryStoreOptions {
   std::uint64_t capacity_bytes = 0;  ///< least recently used pages go beyond this; 0: no limit
 };
+/// Pages inside this process, gone with it. The least recently used go beyond the capacity.
 Result<std::unique_ptr<StoreBackend>> make_memory_store(const MemoryStoreOptions& options = {});
 
 /// "file": one directory of this machine, found again after a restart. Several processes may have
@@ -42,6 +43,8 @@ struct FileStoreOptions {
 
   Status validate() const;
 };
+/// Pages in one directory of this machine, found again after a restart. Several processes may have
+/// it open.
 Result<std::unique_ptr<StoreBackend>> make_file_store(const FileStoreOptions& options);
 
 /// "redis": one server, or a cluster, and what speaks the same protocol.
@@ -61,20 +64,22 @@ struct RedisStoreOptions {
 
   Status validate() const;
 };
+/// Pages in a Redis server or a cluster, or what speaks the same protocol.
 Result<std::unique_ptr<StoreBackend>> make_redis_store(const RedisStoreOptions& options);
 
 /// How often a backend goes wrong, each a share of pages between 0 and 1. For tests of what is
 /// above a store.
 struct StoreFaults {
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;  ///< of what goes wrong
   double error = 0;        ///< a page fails
   double short_read = 0;   ///< a page comes with its tail missing, and says it is whole
   double flipped_bit = 0;  ///< one bit of a page that is read is another
   double stale = 0;        ///< a put says done and keeps nothing; a get gives another page's bytes
   double delay = 0;        ///< a call is late by up to max_delay
   double hang = 0;         ///< a call does not return before its deadline, nor for max_delay after
-  std::chrono::milliseconds max_delay = std::chrono::milliseconds(5);
+  std::chrono::milliseconds max_delay = std::chrono::milliseconds(5);  ///< of `delay` and `hang`
 };
+/// Goes wrong around another backend, for tests of what is above a store.
 std::unique_ptr<StoreBackend> make_faulty_store(std::unique_ptr<StoreBackend> inner,
                                                 const StoreFaults& faults);
 

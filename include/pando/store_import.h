@@ -12,12 +12,14 @@
 
 namespace pando {
 
+/// What an import has done.
 struct ImportReport {
-  std::uint64_t imported_pages = 0;  ///< those that were there already among them
-  std::uint64_t skipped_files = 0;   ///< of another model or rank
-  std::uint64_t refused_files = 0;   ///< of another size, or not named like a page
-  std::uint64_t failed_pages = 0;    ///< could not be read, or the store did not take them
-  std::string first_problem;         ///< of a refused or failed one: which, and why
+  /// Pages in the store now, those that were there already among them.
+  std::uint64_t imported_pages = 0;
+  std::uint64_t skipped_files = 0;  ///< files of another model or rank
+  std::uint64_t refused_files = 0;  ///< files of another size, or not named like a page
+  std::uint64_t failed_pages = 0;  ///< pages that could not be read, or that the store did not take
+  std::string first_problem;       ///< the first refused or failed file, and why
 };
 
 /// Reads the raw files "{hash}{suffix}.bin" of an SGLang file store and puts those of the space's

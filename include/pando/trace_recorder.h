@@ -37,15 +37,19 @@ struct TraceRecorderOptions {
   Status validate() const;
 };
 
+/// Totals of a TraceRecorder.
 struct TraceRecorderStats {
   std::uint64_t recorded_requests = 0;  ///< lines written
-  std::uint64_t dropped_requests = 0;   ///< the queue was full
-  std::uint64_t failed_requests = 0;    ///< could not be written
-  std::uint64_t written_bytes = 0;
-  std::uint64_t rotations = 0;
-  std::uint64_t queued_tokens = 0;  ///< now
+  std::uint64_t dropped_requests = 0;   ///< requests for which the queue had no room
+  std::uint64_t failed_requests = 0;    ///< requests that could not be written
+  std::uint64_t written_bytes = 0;      ///< bytes of all lines
+  std::uint64_t rotations = 0;          ///< files that were full and were put aside
+  std::uint64_t queued_tokens = 0;      ///< tokens of requests that wait to be written now
 };
 
+/// An observer that writes the requests a cache sees as a trace, to be replayed elsewhere. No
+/// prompt can be read from it: blocks of tokens are named by a keyed hash. Several caches may share
+/// one.
 class TraceRecorder final : public CacheObserver {
  public:
   /// A file that is there already is put aside as if it were full. An error if none can be opened.
@@ -56,13 +60,13 @@ class TraceRecorder final : public CacheObserver {
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
   void on_finish(const FinishedRequest& request) override;
-  /// For engines that do not start and finish requests through a cache. False: dropped.
+  /// Writes a request, for engines that do not start and finish requests through a cache. False:
+  /// dropped.
   bool record(const Key& prompt, std::size_t output_length,
               std::chrono::steady_clock::time_point started);
 
-  /// Until all that came before is written, or has failed.
-  void flush();
-  TraceRecorderStats stats() const;
+  void flush();  ///< blocks until all that came before is written, or has failed
+  TraceRecorderStats stats() const;  ///< totals since it was made
   /// The last error of the file; success after a line that could be written again.
   Status status() const;
 

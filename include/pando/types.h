@@ -26,10 +26,10 @@ constexpr std::int64_t index_of(SlotId slot) { return static_cast<std::int64_t>(
 constexpr std::uint32_t index_of(PageId page) { return static_cast<std::uint32_t>(page); }
 
 /// Where one snapshot of recurrent state lives: slot `index` of the pool with this id. A
-/// default-constructed one names nothing.
+/// default-constructed one names nothing, and is false.
 struct StateSlot {
-  std::uint32_t index = 0;
-  std::uint32_t pool = 0;
+  std::uint32_t index = 0;  ///< slot in its pool
+  std::uint32_t pool = 0;   ///< id of the StateAllocator; 0: none
 
   explicit operator bool() const { return pool != 0; }
   friend bool operator==(StateSlot, StateSlot) = default;
@@ -55,8 +55,8 @@ struct Key {
   template <std::same_as<std::string> Temporary>
   Key(std::span<const Token> tokens, Temporary&& ns) = delete;
 
-  std::span<const Token> tokens;
-  std::string_view ns;
+  std::span<const Token> tokens;  ///< of the prompt
+  std::string_view ns;            ///< the namespace; empty: none
 };
 
 /// The parts that keep equal tokens apart. Requests that differ in any of them never share KV.

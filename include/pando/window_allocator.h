@@ -24,7 +24,8 @@ namespace pando {
 
 class WindowAllocator;
 
-/// A remembered state of both sides and of what belongs together. As AllocatorState.
+/// A remembered state of both sides of a WindowAllocator and of which pages belong together, see
+/// WindowAllocator::backup_state(). Otherwise as AllocatorState.
 class [[nodiscard]] WindowAllocatorState {
  public:
   WindowAllocatorState(WindowAllocatorState&& other) noexcept;
@@ -42,6 +43,8 @@ class [[nodiscard]] WindowAllocatorState {
   std::size_t mark_;
 };
 
+/// Slots of a model with sliding-window layers: each full page may have a window page beside it,
+/// which can be given back alone. It belongs to one thread.
 class WindowAllocator {
  public:
   struct Options {
@@ -58,25 +61,29 @@ class WindowAllocator {
   WindowAllocator(const WindowAllocator&) = delete;
   WindowAllocator& operator=(const WindowAllocator&) = delete;
 
-  /// As PagedAllocator's; every new page gets a window page too.
+  /// As PagedAllocator::alloc(); every new page gets a window page too.
   Status alloc(std::span<SlotId> out);
+  /// As PagedAllocator::alloc_extend(); every new page gets a window page too.
   Status alloc_extend(std::span<const std::size_t> prefix_lens,
                       std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
                       std::span<SlotId> out);
+  /// As PagedAllocator::alloc_decode(); every new page gets a window page too.
   Status alloc_decode(std::span<const std::size_t> seq_lens, std::span<const SlotId> last_slots,
                       std::span<SlotId> out);
 
-  /// Whole pages without a window page; and window pages for pages, handed out, that have none.
-  Status alloc_full(std::span<SlotId> out);
+  Status alloc_full(std::span<SlotId> out);  ///< slots of whole pages without window pages
+  /// Gives window pages to pages that are handed out and have none.
   Status alloc_window(std::span<const PageId> pages);
 
   /// Returns every page that holds one of these slots, with its window page if it still has one.
   void free(std::span<const SlotId> slots);
+  /// Returns pages by number, with their window pages.
   void free_pages(std::span<const PageId> pages);
 
-  /// Returns the window side alone. A page that has none is passed over: doing it twice is
-  /// harmless.
+  /// Returns the window pages of these slots alone. A page that has none is passed over, so doing
+  /// it twice is harmless.
   void free_window(std::span<const SlotId> slots);
+  /// As free_window(), by the numbers of the full pages.
   void free_window_pages(std::span<const PageId> pages);
 
   /// Gives `to`, which has none, the window page of `from`, which has one.
@@ -87,22 +94,24 @@ class WindowAllocator {
   /// Whether this page, which is handed out, has a window page.
   bool has_window(PageId page) const;
 
-  /// Between the two, frees of both sides are collected; `end_free_group` applies them at once.
-  void begin_free_group();
-  void end_free_group();
+  void begin_free_group();  ///< from here to end_free_group(), frees of both sides are collected
+  void end_free_group();    ///< applies the frees since begin_free_group() all at once
 
-  /// As PagedAllocator's, for both sides and their pairs.
+  /// As PagedAllocator::backup_state(), for both sides and their pairs.
   WindowAllocatorState backup_state();
+  /// Goes back to that state exactly, and gives up younger ones.
   void restore_state(WindowAllocatorState state);
-  Status clear();
+  Status clear();  ///< as PagedAllocator::clear(), for both sides
 
   /// Each side's own figures: capacity, what is available, pages a call would take.
   const PagedAllocator& full() const;
   const PagedAllocator& window() const;
+  /// Tokens of a page, the same on both sides.
   std::size_t page_size() const { return full().page_size(); }
   std::size_t memory_bytes() const;  ///< bookkeeping of both sides, heap included
 
-  /// Proves the invariant above; O(pages).
+  /// Proves that each page is free or handed out, never both, and that a window page belongs to
+  /// exactly one full page. O(pages).
   Status check() const;
 
  private:

@@ -23,6 +23,8 @@ struct WindowPoolOptions {
   DeviceLayout layout = DeviceLayout::layer_first;
 };
 
+/// The bytes of a model that mixes full-attention and sliding-window layers: two KvPools, one per
+/// kind of layer. Slots are always full slots: the allocator translates them for window layers.
 class WindowPool {
  public:
   /// Sized as the allocator's two sides are. Allocator and arena must outlive the pool.
@@ -30,18 +32,22 @@ class WindowPool {
                                                     const WindowAllocator& slots, Arena& arena);
   ~WindowPool();
 
-  /// The sub-pools, each with layers 0, 1, ... in the order given. A side without layers has none.
+  /// The pool of the full layers, numbered 0, 1, ... in the order given; `nullptr` without any.
   KvPool* full() const;
+  /// The pool of the window layers, numbered 0, 1, ... in the order given; `nullptr` without any.
   KvPool* window() const;
-  std::size_t size_bytes() const;
+  std::size_t size_bytes() const;  ///< bytes of both pools
+  /// As KvPool::regions(), of the full layers and then of the window layers.
   std::vector<MemoryRegion> regions() const;
 
+  /// As KvPool::key(), of a layer by its id in the model.
   Result<TensorView> key(std::size_t layer) const;
+  /// As KvPool::value(), of a layer by its id in the model.
   Result<TensorView> value(std::size_t layer) const;
-  /// Slots are full slots. In a window layer, rows of slots without a window go to the padding
-  /// slot.
+  /// As KvPool::set(), of a layer by its id in the model. In a window layer, rows of slots without
+  /// a window go to the padding slot.
   Status set(std::size_t layer, std::span<const SlotId> slots, std::span<const Rows> planes);
-  /// In all layers; of window layers, where both slots have a window.
+  /// As KvPool::move(), in all layers; of window layers, where both slots have a window.
   Status move(std::span<const SlotId> dst, std::span<const SlotId> src);
 
  private:

@@ -7,6 +7,7 @@
 #include <nanobind/stl/optional.h>
 
 #include "arrays.h"
+#include "docs.h"
 #include "pando/request_table.h"
 
 namespace pando::python {
@@ -33,9 +34,9 @@ std::size_t growth(std::span<const std::size_t> from, std::span<const std::size_
   return sum;
 }
 
-/// What both page allocators can do.
+/// Slots out of both page allocators.
 template <typename Allocator>
-void bind_pages(nb::class_<Guarded<Allocator>>& type) {
+void bind_taking(Class<Guarded<Allocator>>& type) {
   using Py = Guarded<Allocator>;
   type.def(
           "alloc",
@@ -47,12 +48,7 @@ void bind_pages(nb::class_<Guarded<Allocator>>& type) {
           nb::arg("num_tokens") = 0, nb::kw_only(), nb::arg("out") = nb::none(),
           nb::sig(
               "def alloc(self, num_tokens: int = 0, *, out: numpy.typing.NDArray[numpy.int64] | "
-              "None = None) -> numpy.typing.NDArray[numpy.int64]"),
-          "Slots of whole pages: `num_tokens` of them in a new array, or as many as `out` has room "
-          "for. All or nothing.\n\n"
-          ">>> allocator = pando.PagedAllocator(64, page_size=16)\n"
-          ">>> allocator.alloc(16)[:3]\n"
-          "array([16, 17, 18])\n")
+              "None = None) -> numpy.typing.NDArray[numpy.int64]"))
       .def(
           "alloc_extend",
           [](Py& self, TokensArg prefix_lens, TokensArg seq_lens, SlotsArg last_slots,
@@ -70,14 +66,7 @@ void bind_pages(nb::class_<Guarded<Allocator>>& type) {
           nb::sig("def alloc_extend(self, prefix_lens: numpy.typing.ArrayLike, seq_lens: "
                   "numpy.typing.ArrayLike, last_slots: numpy.typing.ArrayLike, *, out: "
                   "numpy.typing.NDArray[numpy.int64] | None = None) -> "
-                  "numpy.typing.NDArray[numpy.int64]"),
-          "Grows request i from `prefix_lens[i]` to `seq_lens[i]` tokens: first what is left of "
-          "its open page, that of `last_slots[i]`. The new slots, request by request.\n\n"
-          ">>> allocator = pando.PagedAllocator(64, page_size=16)\n"
-          ">>> allocator.alloc_extend([0], [3], [0])\n"
-          "array([16, 17, 18])\n"
-          ">>> allocator.alloc_extend([3], [5], [18])\n"
-          "array([19, 20])\n")
+                  "numpy.typing.NDArray[numpy.int64]"))
       .def(
           "alloc_decode",
           [](Py& self, TokensArg seq_lens, SlotsArg last_slots, std::optional<SlotsArg> out) {
@@ -91,65 +80,41 @@ void bind_pages(nb::class_<Guarded<Allocator>>& type) {
           nb::arg("seq_lens"), nb::arg("last_slots"), nb::kw_only(), nb::arg("out") = nb::none(),
           nb::sig("def alloc_decode(self, seq_lens: numpy.typing.ArrayLike, last_slots: "
                   "numpy.typing.ArrayLike, *, out: numpy.typing.NDArray[numpy.int64] | None = "
-                  "None) -> numpy.typing.NDArray[numpy.int64]"),
-          "One more token for each request; `seq_lens[i]` counts it.\n\n"
-          ">>> allocator = pando.PagedAllocator(64, page_size=16)\n"
-          ">>> allocator.alloc_decode([1, 1], [0, 0])\n"
-          "array([16, 32])\n")
-      .def(
+                  "None) -> numpy.typing.NDArray[numpy.int64]"));
+}
+
+/// And back.
+template <typename Allocator>
+void bind_pages(Class<Guarded<Allocator>>& type) {
+  using Py = Guarded<Allocator>;
+  bind_taking(type);
+  type.def(
           "free",
           [](Py& self, SlotsArg slots) {
             const Items<SlotId> items(slots.object, "slots");
             self.call("free", [&](Allocator& a) { a.free(items); });
           },
-          nb::arg("slots"),
-          "Returns every page that holds one of these slots. Freeing what is not handed out is a "
-          "BrokenContract.\n\n"
-          ">>> allocator = pando.PagedAllocator(64, page_size=16)\n"
-          ">>> allocator.free(allocator.alloc(32))\n"
-          ">>> allocator.available\n"
-          "64\n")
+          nb::arg("slots"))
       .def(
           "free_pages",
           [](Py& self, TokensArg pages) {
             const Items<PageId> items(pages.object, "pages");
             self.call("free_pages", [&](Allocator& a) { a.free_pages(items); });
           },
-          nb::arg("pages"), "Returns pages by number.")
-      .def(
-          "begin_free_group",
-          [](Py& self) {
-            self.call("begin_free_group", [](Allocator& a) { a.begin_free_group(); });
-          },
-          "From here to end_free_group(), frees are collected.")
-      .def(
-          "end_free_group",
-          [](Py& self) { self.call("end_free_group", [](Allocator& a) { a.end_free_group(); }); },
-          "Applies the frees since begin_free_group() all at once.")
-      .def(
-          "clear", [](Py& self) { self.call("clear", [](Allocator& a) { unwrap(a.clear()); }); },
-          "Everything is free again, in initial order.")
-      .def(
-          "check", [](Py& self) { self.call("check", [](Allocator& a) { unwrap(a.check()); }); },
-          "Proves that each page is free or handed out, never both. O(pages).")
-      .def_prop_ro("page_size", [](Py& self) { return self.object->page_size(); })
-      .def_prop_ro(
-          "memory_bytes", [](Py& self) { return self.object->memory_bytes(); },
-          "Of the bookkeeping, heap included.");
+          nb::arg("pages"))
+      .template def_guarded<&Allocator::begin_free_group>("begin_free_group")
+      .template def_guarded<&Allocator::end_free_group>("end_free_group")
+      .template def_guarded<&Allocator::backup_state>("backup_state", nb::keep_alive<0, 1>())
+      .template def_guarded<&Allocator::clear>("clear")
+      .template def_guarded<&Allocator::check>("check")
+      .template def_object_ro<&Allocator::page_size>("page_size")
+      .template def_object_ro<&Allocator::memory_bytes>("memory_bytes");
 }
 
 void bind_paged(nb::module_& m) {
   using Py = PyPagedAllocator;
-  nb::class_<AllocatorState>(m, "AllocatorState",
-                             "A remembered state of an allocator, see "
-                             "PagedAllocator.backup_state().");
-  nb::class_<Py> type(m, "PagedAllocator",
-                      "Hands out slots in pages, and takes them back. Page 0 pads batches and is "
-                      "never handed out.\n\n"
-                      ">>> allocator = pando.PagedAllocator(1024, page_size=16)\n"
-                      ">>> slots = allocator.alloc(32)\n"
-                      ">>> allocator.available\n"
-                      "992\n");
+  Class<AllocatorState>(m, "AllocatorState");
+  Class<Py> type(m, "PagedAllocator");
   type.def(
       "__init__",
       [](Py* self, std::size_t capacity_tokens, std::size_t page_size, ReuseOrder order) {
@@ -165,83 +130,41 @@ void bind_paged(nb::module_& m) {
             const Items<std::size_t> to(seq_lens.object, "seq_lens");
             return self.object->pages_for_extend(from, to);
           },
-          nb::arg("prefix_lens"), nb::arg("seq_lens"), "How many pages alloc_extend() would take.")
+          nb::arg("prefix_lens"), nb::arg("seq_lens"))
       .def(
           "pages_for_decode",
           [](Py& self, TokensArg seq_lens) {
             const Items<std::size_t> to(seq_lens.object, "seq_lens");
             return self.object->pages_for_decode(to);
           },
-          nb::arg("seq_lens"), "How many pages alloc_decode() would take.")
-      .def(
-          "backup_state",
-          [](Py& self) {
-            return self.call("backup_state", [](PagedAllocator& a) { return a.backup_state(); });
-          },
-          nb::keep_alive<0, 1>(),
-          "Remembers the present state, in O(1), for restore_state().\n\n"
-          ">>> allocator = pando.PagedAllocator(64)\n"
-          ">>> state = allocator.backup_state()\n"
-          ">>> slots = allocator.alloc(10)\n"
-          ">>> allocator.restore_state(state)\n"
-          ">>> allocator.available\n"
-          "64\n")
+          nb::arg("seq_lens"))
       .def(
           "restore_state",
           [](Py& self, AllocatorState& state) {
             self.call("restore_state",
                       [&](PagedAllocator& a) { a.restore_state(std::move(state)); });
           },
-          nb::arg("state"), "Goes back to it exactly; gives up younger ones.")
+          nb::arg("state"))
       .def(
           "is_free",
           [](Py& self, std::uint32_t page) {
             return self.object->is_free(static_cast<PageId>(page));
           },
           nb::arg("page"))
-      .def_prop_ro(
-          "num_pages", [](Py& self) { return self.object->num_pages(); },
-          "Without the padding page.")
-      .def_prop_ro(
-          "capacity", [](Py& self) { return self.object->capacity(); }, "In tokens.")
-      .def_prop_ro(
-          "available", [](Py& self) { return self.object->available(); }, "In tokens.")
-      .def_prop_ro("available_pages", [](Py& self) { return self.object->available_pages(); });
-  m.def(
-      "make_token_allocator",
+      .def_object_ro<&PagedAllocator::num_pages>("num_pages")
+      .def_object_ro<&PagedAllocator::capacity>("capacity")
+      .def_object_ro<&PagedAllocator::available>("available")
+      .def_object_ro<&PagedAllocator::available_pages>("available_pages");
+  def(
+      m, "make_token_allocator",
       [](std::size_t capacity_tokens, ReuseOrder order) {
         return Py{unwrap(pando::make_token_allocator(capacity_tokens, order))};
       },
-      nb::arg("capacity_tokens"), nb::arg("order") = ReuseOrder::fifo,
-      "A PagedAllocator with pages of one token.\n\n"
-      ">>> pando.make_token_allocator(8).alloc(3)\n"
-      "array([1, 2, 3])\n");
+      nb::arg("capacity_tokens"), nb::arg("order") = ReuseOrder::fifo);
 }
 
-void bind_window(nb::module_& m) {
+void bind_window_pages(Class<PyWindowAllocator>& type) {
   using Py = PyWindowAllocator;
-  nb::class_<WindowAllocatorState>(m, "WindowAllocatorState",
-                                   "A remembered state, see WindowAllocator.backup_state().");
-  nb::class_<Py> type(m, "WindowAllocator",
-                      "Slots of a model with sliding-window layers: each full page may have a "
-                      "window page beside it, which can be given back alone.\n\n"
-                      ">>> slots = pando.WindowAllocator(256, 64, page_size=16)\n"
-                      ">>> mine = slots.alloc(32)\n"
-                      ">>> slots.free_window(mine[:16])\n"
-                      ">>> slots.full_available, slots.window_available\n"
-                      "(224, 48)\n");
-  type.def(
-      "__init__",
-      [](Py* self, std::size_t full_tokens, std::size_t window_tokens, std::size_t page_size,
-         ReuseOrder order) {
-        new (self) Py{unwrap(WindowAllocator::create({.full_tokens = full_tokens,
-                                                      .window_tokens = window_tokens,
-                                                      .page_size = page_size,
-                                                      .order = order}))};
-      },
-      nb::arg("full_tokens"), nb::arg("window_tokens"), nb::arg("page_size") = 1,
-      nb::arg("order") = ReuseOrder::fifo);
-  bind_pages(type);
   type.def(
           "alloc_full",
           [](Py& self, std::size_t num_tokens) {
@@ -250,22 +173,21 @@ void bind_window(nb::module_& m) {
             });
           },
           nb::arg("num_tokens"),
-          nb::sig("def alloc_full(self, num_tokens: int) -> numpy.typing.NDArray[numpy.int64]"),
-          "Whole pages without a window side.")
+          nb::sig("def alloc_full(self, num_tokens: int) -> numpy.typing.NDArray[numpy.int64]"))
       .def(
           "alloc_window",
           [](Py& self, TokensArg pages) {
             const Items<PageId> items(pages.object, "pages");
             self.call("alloc_window", [&](WindowAllocator& a) { unwrap(a.alloc_window(items)); });
           },
-          nb::arg("pages"), "Window pages for full pages that have none.")
+          nb::arg("pages"))
       .def(
           "free_window",
           [](Py& self, SlotsArg slots) {
             const Items<SlotId> items(slots.object, "slots");
             self.call("free_window", [&](WindowAllocator& a) { a.free_window(items); });
           },
-          nb::arg("slots"), "Returns the window side alone; harmless where there is none.")
+          nb::arg("slots"))
       .def(
           "free_window_pages",
           [](Py& self, TokensArg pages) {
@@ -280,9 +202,12 @@ void bind_window(nb::module_& m) {
               a.move_window(static_cast<PageId>(from), static_cast<PageId>(to));
             });
           },
-          nb::arg("from_page"), nb::arg("to_page"),
-          "Gives a page that has none the window page of one that has.")
-      .def(
+          nb::arg("from_page"), nb::arg("to_page"));
+}
+
+void bind_window_view(Class<PyWindowAllocator>& type) {
+  using Py = PyWindowAllocator;
+  type.def(
           "translate",
           [](Py& self, SlotsArg full) {
             const Items<SlotId> items(full.object, "full");
@@ -292,20 +217,13 @@ void bind_window(nb::module_& m) {
           },
           nb::arg("full"),
           nb::sig("def translate(self, full: numpy.typing.ArrayLike) -> "
-                  "numpy.typing.NDArray[numpy.int64]"),
-          "The window slot of each full slot; 0 where there is none.")
+                  "numpy.typing.NDArray[numpy.int64]"))
       .def(
           "has_window",
           [](Py& self, std::uint32_t page) {
             return self.object->has_window(static_cast<PageId>(page));
           },
           nb::arg("page"))
-      .def(
-          "backup_state",
-          [](Py& self) {
-            return self.call("backup_state", [](WindowAllocator& a) { return a.backup_state(); });
-          },
-          nb::keep_alive<0, 1>(), "As PagedAllocator's, for both sides.")
       .def(
           "restore_state",
           [](Py& self, WindowAllocatorState& state) {
@@ -319,119 +237,88 @@ void bind_window(nb::module_& m) {
       .def_prop_ro("window_available", [](Py& self) { return self.object->window().available(); });
 }
 
+void bind_window(nb::module_& m) {
+  using Py = PyWindowAllocator;
+  Class<WindowAllocatorState>(m, "WindowAllocatorState");
+  Class<Py> type(m, "WindowAllocator");
+  type.def(
+      "__init__",
+      [](Py* self, std::size_t full_tokens, std::size_t window_tokens, std::size_t page_size,
+         ReuseOrder order) {
+        new (self) Py{unwrap(WindowAllocator::create({.full_tokens = full_tokens,
+                                                      .window_tokens = window_tokens,
+                                                      .page_size = page_size,
+                                                      .order = order}))};
+      },
+      nb::arg("full_tokens"), nb::arg("window_tokens"), nb::arg("page_size") = 1,
+      nb::arg("order") = ReuseOrder::fifo);
+  bind_pages(type);
+  bind_window_pages(type);
+  bind_window_view(type);
+}
+
 void bind_state(nb::module_& m) {
   using Py = PyStateAllocator;
-  nb::class_<StateSlot>(m, "StateSlot",
-                        "Where one snapshot of recurrent state lives. False if nowhere.\n\n"
-                        ">>> bool(pando.StateSlot())\n"
-                        "False\n")
+  Class<StateSlot>(m, "StateSlot")
       .def(nb::init<>())
       .def_ro("index", &StateSlot::index)
       .def_ro("pool", &StateSlot::pool)
       .def("__bool__", [](StateSlot slot) { return static_cast<bool>(slot); })
-      .def(
-          "__eq__",
-          [](StateSlot a, nb::handle b) {
-            return nb::isinstance<StateSlot>(b) && a == nb::cast<StateSlot>(b);
-          },
-          nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def_equality()
       .def("__hash__", [](StateSlot slot) { return (std::size_t{slot.pool} << 32) | slot.index; })
       .def("__repr__", [](StateSlot slot) {
         return fmt::format("StateSlot(index={}, pool={})", slot.index, slot.pool);
       });
-  nb::class_<Py>(m, "StateAllocator",
-                 "Slots for snapshots of recurrent state.\n\n"
-                 ">>> states = pando.StateAllocator(4)\n"
-                 ">>> states.alloc().index, states.available\n"
-                 "(0, 3)\n")
+  Class<Py>(m, "StateAllocator")
       .def(
           "__init__",
           [](Py* self, std::size_t num_slots) {
             new (self) Py{unwrap(StateAllocator::create(num_slots))};
           },
           nb::arg("num_slots"))
-      .def(
-          "alloc",
-          [](Py& self) { return self.call("alloc", [](StateAllocator& a) { return a.alloc(); }); },
-          "The lowest free slot; None when all are taken.")
-      .def(
-          "free",
-          [](Py& self, StateSlot slot) {
-            self.call("free", [&](StateAllocator& a) { a.free(slot); });
-          },
-          nb::arg("slot"))
+      .def_guarded<&StateAllocator::alloc>("alloc")
+      .def_guarded<&StateAllocator::free>("free", nb::arg("slot"))
       .def(
           "is_taken", [](Py& self, StateSlot slot) { return self.object->is_taken(slot); },
           nb::arg("slot"))
-      .def_prop_ro("capacity", [](Py& self) { return self.object->capacity(); })
-      .def_prop_ro("available", [](Py& self) { return self.object->available(); });
+      .def_object_ro<&StateAllocator::capacity>("capacity")
+      .def_object_ro<&StateAllocator::available>("available");
 }
 
 void bind_slots(nb::module_& m) {
   using Py = PySlotAllocator;
-  nb::class_<Py>(m, "SlotAllocator",
-                 "Whole-sequence slots with versions, for SlotCache.\n\n"
-                 ">>> slots = pando.SlotAllocator(4)\n"
-                 ">>> slot = slots.alloc()\n"
-                 ">>> slot, slots.version(slot), slots.free_count\n"
-                 "(0, 1, 3)\n")
+  Class<Py>(m, "SlotAllocator")
       .def(
           "__init__",
           [](Py* self, std::size_t num_slots) {
             new (self) Py{unwrap(SlotAllocator::create(num_slots))};
           },
           nb::arg("num_slots"))
-      .def(
-          "alloc",
-          [](Py& self) { return self.call("alloc", [](SlotAllocator& a) { return a.alloc(); }); },
-          "The lowest free slot, its version raised by one; None when all are taken.")
-      .def(
-          "alloc_at",
-          [](Py& self, std::size_t slot) {
-            self.call("alloc_at", [&](SlotAllocator& a) { a.alloc_at(slot); });
-          },
-          nb::arg("slot"), "Takes this free slot, its version raised by one.")
-      .def(
-          "occupy",
-          [](Py& self, std::size_t slot) {
-            self.call("occupy", [&](SlotAllocator& a) { a.occupy(slot); });
-          },
-          nb::arg("slot"), "Takes this free slot and keeps its version.")
-      .def(
-          "free",
-          [](Py& self, std::size_t slot) {
-            self.call("free", [&](SlotAllocator& a) { a.free(slot); });
-          },
-          nb::arg("slot"))
+      .def_guarded<&SlotAllocator::alloc>("alloc")
+      .def_guarded<&SlotAllocator::alloc_at>("alloc_at", nb::arg("slot"))
+      .def_guarded<&SlotAllocator::occupy>("occupy", nb::arg("slot"))
+      .def_guarded<&SlotAllocator::free>("free", nb::arg("slot"))
       .def(
           "is_free", [](Py& self, std::size_t slot) { return self.object->is_free(slot); },
           nb::arg("slot"))
       .def(
           "version", [](Py& self, std::size_t slot) { return self.object->version(slot); },
           nb::arg("slot"))
-      .def_prop_ro("free_count", [](Py& self) { return self.object->free_count(); })
-      .def_prop_ro("size", [](Py& self) { return self.object->size(); });
+      .def_object_ro<&SlotAllocator::free_count>("free_count")
+      .def_object_ro<&SlotAllocator::size>("size");
 }
 
 void bind_table(nb::module_& m) {
   using Py = Guarded<RequestTable>;
-  nb::class_<Py>(m, "RequestTable",
-                 "Which slots each running request has: a row per request.\n\n"
-                 ">>> table = pando.RequestTable(8, row_len=1024)\n"
-                 ">>> row = table.alloc()\n"
-                 ">>> table.write(row, 0, [16, 17, 18])\n"
-                 ">>> table.row(row)[:4]\n"
-                 "array([16, 17, 18,  0])\n")
+  Class<Py>(m, "RequestTable")
       .def(
           "__init__",
           [](Py* self, std::size_t max_rows, std::size_t row_len) {
             new (self) Py{unwrap(RequestTable::create(max_rows, row_len))};
           },
           nb::arg("max_rows"), nb::arg("row_len"))
-      .def(
-          "alloc",
-          [](Py& self) { return self.call("alloc", [](RequestTable& t) { return t.alloc(); }); },
-          "The lowest free row; None when all are taken.")
+      .def("alloc",
+           [](Py& self) { return self.call("alloc", [](RequestTable& t) { return t.alloc(); }); })
       .def(
           "free",
           [](Py& self, std::size_t row) {
@@ -444,29 +331,24 @@ void bind_table(nb::module_& m) {
             const Items<SlotId> items(slots.object, "slots");
             self.call("write", [&](RequestTable& t) { unwrap(t.write(row, offset, items)); });
           },
-          nb::arg("row"), nb::arg("offset"), nb::arg("slots"),
-          "Copies slots to positions [offset, offset + len(slots)) of the row.")
+          nb::arg("row"), nb::arg("offset"), nb::arg("slots"))
       .def(
           "row",
           [](Py& self, std::size_t row) {
             const std::span<SlotId> slots = self.object->row(row);
             return view_of(slots, nb::find(self));
           },
-          nb::arg("row"), nb::sig("def row(self, row: int) -> numpy.typing.NDArray[numpy.int64]"),
-          "The whole row, where it is: writing to the array writes to the table, which stays as "
-          "long as the array does.")
-      .def(
-          "clear", [](Py& self) { self.call("clear", [](RequestTable& t) { t.clear(); }); },
-          "Frees every row.")
-      .def_prop_ro("max_rows", [](Py& self) { return self.object->max_rows(); })
-      .def_prop_ro("row_len", [](Py& self) { return self.object->row_len(); })
-      .def_prop_ro("available", [](Py& self) { return self.object->available(); });
+          nb::arg("row"), nb::sig("def row(self, row: int) -> numpy.typing.NDArray[numpy.int64]"))
+      .def_guarded<&RequestTable::clear>("clear")
+      .def_object_ro<&RequestTable::max_rows>("max_rows")
+      .def_object_ro<&RequestTable::row_len>("row_len")
+      .def_object_ro<&RequestTable::available>("available");
 }
 
 }  // namespace
 
 void bind_allocators(nb::module_& m) {
-  nb::enum_<ReuseOrder>(m, "ReuseOrder", "In which order freed pages are handed out again.")
+  Enum<ReuseOrder>(m, "ReuseOrder")
       .value("fifo", ReuseOrder::fifo)
       .value("sorted", ReuseOrder::sorted);
   bind_paged(m);

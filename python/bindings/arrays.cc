@@ -10,6 +10,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "docs.h"
 #include "errors.h"
 
 namespace pando::python {
@@ -266,10 +267,9 @@ NewSlots::NewSlots(std::size_t size) {
 void bind_arrays(nb::module_& m) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_block)},
                                 {0, nullptr}};
-  nb::class_<SpareBlock>(m, "_SpareBlock", "Memory of a large array: its base.",
-                         nb::type_slots(slots));
-  m.def(
-      "copy_slots",
+  Class<SpareBlock>(m, "_SpareBlock", nb::type_slots(slots));
+  def(
+      m, "copy_slots",
       [](SlotsArg slots) {
         const IntegerView source(slots.object, "slots");
         NewSlots copy(source.size());
@@ -277,10 +277,8 @@ void bind_arrays(nb::module_& m) {
         return std::move(copy.array);
       },
       nb::arg("slots"),
-      nb::sig("def copy_slots(slots: numpy.typing.ArrayLike) -> numpy.typing.NDArray[numpy.int64]"),
-      "A copy as int64, of a row of an engine's int32 table for instance.\n\n"
-      ">>> pando.copy_slots(np.array([3, 1, 2], dtype=np.int32))\n"
-      "array([3, 1, 2])\n");
+      nb::sig(
+          "def copy_slots(slots: numpy.typing.ArrayLike) -> numpy.typing.NDArray[numpy.int64]"));
 }
 
 nb::object to_numpy(std::span<const SlotId> slots) { return copy_to_numpy(slots, "int64"); }

@@ -28,34 +28,43 @@ void set_function(BlockHashOptions& options, nb::handle function) {
   options.function = unwrap(parse_hash_function(name));
 }
 
+void bind_hash(nb::module_& m) {
+  Class<BlockHash>(m, "BlockHash")
+      .def(
+          "__init__",
+          [](BlockHash* self, nb::bytes value, std::pair<std::uint64_t, std::uint64_t> check) {
+            new (self) BlockHash{to_page_hash(value, "value"), {check.first, check.second}};
+          },
+          nb::arg("value"), nb::arg("check"))
+      .def_prop_ro("value", [](const BlockHash& h) { return to_bytes(h.value); })
+      .def_prop_ro(
+          "check", [](const BlockHash& h) { return nb::make_tuple(h.check[0], h.check[1]); },
+          nb::sig("def check(self) -> tuple[int, int]"))
+      .def_equality()
+      .def("__hash__", [](const BlockHash& h) { return h.check[0]; })
+      .def("__repr__", [](const BlockHash& h) {
+        std::string hex;
+        for (std::size_t i = 0; i < 8; ++i) hex += fmt::format("{:02x}", h.value[i]);
+        return fmt::format("BlockHash({}…)", hex);
+      });
+}
+
 void bind_values(nb::module_& m) {
-  nb::enum_<HashFunction>(m, "HashFunction", "What names a block.")
-      .value("keyed", HashFunction::keyed, "Fast, 128 bits, under a random key: for one process.")
-      .value("sha256_cbor", HashFunction::sha256_cbor, "vLLM's, SHA-256 of canonical CBOR.")
-      .value("xxhash_cbor", HashFunction::xxhash_cbor, "vLLM's, XXH3-128 of canonical CBOR.")
-      .value("sglang", HashFunction::sglang,
-             "SGLang's chain of SHA-256, that of PrefixCache and its stores.");
-  bind_struct<MultimodalItem>(
-      m, "MultimodalItem",
-      "Something that stands at tokens [offset, offset + length) of a request, like an image; `id` "
-      "is a hash of its content.\n\n"
-      ">>> pando.MultimodalItem(id='cat', offset=2, length=3)\n"
-      "MultimodalItem(id='cat', offset=2, length=3)\n")
+  Enum<HashFunction>(m, "HashFunction")
+      .value("keyed", HashFunction::keyed)
+      .value("sha256_cbor", HashFunction::sha256_cbor)
+      .value("xxhash_cbor", HashFunction::xxhash_cbor)
+      .value("sglang", HashFunction::sglang);
+  bind_struct<MultimodalItem>(m, "MultimodalItem")
       .field("id", &MultimodalItem::id, "str")
       .field("offset", &MultimodalItem::offset, "int")
       .field("length", &MultimodalItem::length, "int")
       .constructible()
       .done();
-  bind_struct<RequestKeys>(m, "RequestKeys",
-                           "What keeps equal tokens of two requests apart.\n\n"
-                           ">>> cat = pando.MultimodalItem(id='cat', offset=2, length=3)\n"
-                           ">>> keys = pando.RequestKeys(lora='german', items=[cat])\n"
-                           ">>> pando.extra_keys(keys, 4, 8)\n"
-                           "['german', ItemKey(id='cat', offset=-2)]\n")
-      .field("lora", &RequestKeys::lora, "str", "Name of the adapter; empty: none.")
-      .field("salt", &RequestKeys::salt, "str", "Whoever has another shares nothing.")
-      .field("items", &RequestKeys::items, "list[MultimodalItem]",
-             "In order, not overlapping. A copy: assign a list to change it.")
+  bind_struct<RequestKeys>(m, "RequestKeys")
+      .field("lora", &RequestKeys::lora, "str")
+      .field("salt", &RequestKeys::salt, "str")
+      .field("items", &RequestKeys::items, "list[MultimodalItem]")
       .property(
           "prompt_embeds",
           [](const RequestKeys& k) {
@@ -66,43 +75,12 @@ void bind_values(nb::module_& m) {
             k.prompt_embeds.resize(given.size());
             if (!given.empty()) std::memcpy(k.prompt_embeds.data(), given.data(), given.size());
           },
-          "bytes", "Given in place of tokens: a row per token.")
-      .field("embed_bytes", &RequestKeys::embed_bytes, "int", "Of a row of prompt_embeds.")
+          "bytes")
+      .field("embed_bytes", &RequestKeys::embed_bytes, "int")
       .constructible()
       .done()
       .def("__bool__", [](const RequestKeys& k) { return !k.empty(); });
-  nb::class_<BlockHash>(m, "BlockHash",
-                        "The hash of a block, and a second one under a key of this process: a "
-                        "block is served only where both agree. BlockHasher makes them; made by "
-                        "hand, for blocks that have names of another kind, `check` must be spread "
-                        "evenly: blocks are looked up by it.\n\n"
-                        ">>> pando.BlockHash(bytes(32), (1, 2)).check\n"
-                        "(1, 2)\n")
-      .def(
-          "__init__",
-          [](BlockHash* self, nb::bytes value, std::pair<std::uint64_t, std::uint64_t> check) {
-            new (self) BlockHash{to_page_hash(value, "value"), {check.first, check.second}};
-          },
-          nb::arg("value"), nb::arg("check"))
-      .def_prop_ro(
-          "value", [](const BlockHash& h) { return to_bytes(h.value); },
-          "32 bytes; a hash of 16 is followed by zeros.")
-      .def_prop_ro(
-          "check", [](const BlockHash& h) { return nb::make_tuple(h.check[0], h.check[1]); },
-          nb::sig("def check(self) -> tuple[int, int]"))
-      .def(
-          "__eq__",
-          [](const BlockHash& a, nb::handle b) {
-            return nb::isinstance<BlockHash>(b) && a == nb::cast<const BlockHash&>(b);
-          },
-          nb::sig("def __eq__(self, other: object, /) -> bool"))
-      .def("__hash__", [](const BlockHash& h) { return h.check[0]; })
-      .def("__repr__", [](const BlockHash& h) {
-        std::string hex;
-        for (std::size_t i = 0; i < 8; ++i) hex += fmt::format("{:02x}", h.value[i]);
-        return fmt::format("BlockHash({}…)", hex);
-      });
-  bind_struct<BlockHashOptions>(m, "BlockHashOptions", "See BlockHasher.")
+  bind_struct<BlockHashOptions>(m, "BlockHashOptions")
       .property(
           "function", [](const BlockHashOptions& o) { return o.function; }, set_function,
           "HashFunction")
@@ -114,10 +92,8 @@ void bind_values(nb::module_& m) {
             else
               o.seed = from_text(seed, "seed");
           },
-          "str | None",
-          "What chains start from (vLLM: PYTHONHASHSEED) or, of the keyed function, its key.")
-      .field("wide_check", &BlockHashOptions::wide_check, "bool",
-             "128 bits in the second hash, not 64.")
+          "str | None")
+      .field("wide_check", &BlockHashOptions::wide_check, "bool")
       .constructible()
       .done();
 }
@@ -152,30 +128,18 @@ nb::list to_list(std::span<const BlockHash> hashes, std::size_t hash_bytes) {
 }
 
 void bind_block_hash(nb::module_& m) {
+  bind_hash(m);
   bind_values(m);
-  m.def(
-      "extra_keys",
+  def(
+      m, "extra_keys",
       [](const RequestKeys& keys, std::size_t begin, std::size_t end) {
         unwrap(keys.validate());
         return to_list(extra_keys(keys, begin, end));
       },
       nb::arg("keys"), nb::arg("begin"), nb::arg("end"),
       nb::sig("def extra_keys(keys: RequestKeys, begin: int, end: int) -> list[str | ItemKey | "
-              "bytes]"),
-      "Of the block at tokens [begin, end): what its hash takes in beside tokens.\n\n"
-      ">>> keys = pando.RequestKeys(lora='french', salt='acme')\n"
-      ">>> pando.extra_keys(keys, 0, 16), pando.extra_keys(keys, 16, 32)\n"
-      "(['french', 'acme'], ['french'])\n");
-  nb::class_<BlockHasher>(
-      m, "BlockHasher",
-      "Names blocks by what is in them: a hash takes in that of the block before, the tokens, and "
-      "what else their KV depends on. May be used from any thread.\n\n"
-      ">>> hasher = pando.BlockHasher(2, 'sha256_cbor')\n"
-      ">>> hashes = hasher.hash_blocks([1, 2, 3, 4, 5])\n"
-      ">>> len(hashes), len(hashes[0])\n"
-      "(2, 32)\n"
-      ">>> hashes[:1] == hasher.hash_blocks([1, 2])\n"
-      "True\n")
+              "bytes]"));
+  Class<BlockHasher>(m, "BlockHasher")
       .def(
           "__init__",
           [](BlockHasher* self, std::size_t block_size, nb::handle function, nb::handle seed,
@@ -196,8 +160,7 @@ void bind_block_hash(nb::module_& m) {
           },
           nb::arg("tokens"), nb::arg("keys").none() = nb::none(),
           nb::sig("def hash_blocks(self, tokens: numpy.typing.ArrayLike, keys: RequestKeys | None "
-                  "= None) -> list[bytes]"),
-          "The hashes of all whole blocks.")
+                  "= None) -> list[bytes]"))
       .def(
           "extend",
           [](const BlockHasher& self, TokensArg tokens, const RequestKeys* keys, nb::handle chain) {
@@ -206,21 +169,13 @@ void bind_block_hash(nb::module_& m) {
           nb::arg("tokens"), nb::arg("keys").none() = nb::none(), nb::arg("chain") = nb::none(),
           nb::sig("def extend(self, tokens: numpy.typing.ArrayLike, keys: RequestKeys | None = "
                   "None, chain: collections.abc.Iterable[BlockHash] | None = None) -> "
-                  "list[BlockHash]"),
-          "`chain`, and the hashes of the whole blocks of `tokens` that it does not have yet. The "
-          "tokens of those it has are not looked at again. With second hashes, as BlockPool wants "
-          "them.")
-      .def("may_alias", &BlockHasher::may_alias, nb::arg("keys"),
-           "vLLM's functions give the first block of a request with a salt the hash of one whose "
-           "adapter has that name: mark such a block in BlockPool.cache().")
+                  "list[BlockHash]"))
+      .def("may_alias", &BlockHasher::may_alias, nb::arg("keys"))
       .def_prop_ro("block_size", &BlockHasher::block_size)
       .def_prop_ro("function", &BlockHasher::function)
-      .def_prop_ro("hash_bytes", &BlockHasher::hash_bytes, "That the function gives: 16 or 32.")
-      .def_prop_ro("is_shareable", &BlockHasher::is_shareable,
-                   "Other processes get the same hashes, and nobody can make two blocks collide.")
-      .def_prop_ro(
-          "root", [](const BlockHasher& h) { return to_bytes(h.root(), h.hash_bytes()); },
-          "What the first block is chained from.");
+      .def_prop_ro("hash_bytes", &BlockHasher::hash_bytes)
+      .def_prop_ro("is_shareable", &BlockHasher::is_shareable)
+      .def_prop_ro("root", [](const BlockHasher& h) { return to_bytes(h.root(), h.hash_bytes()); });
 }
 
 }  // namespace pando::python

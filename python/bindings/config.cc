@@ -69,37 +69,10 @@ nb::dict to_dict(const Config& config) {
   return dict;
 }
 
-void bind_config(nb::module_& m) {
-  nb::class_<Config>(m, "Config",
-                     "Options by name: a flat table of scalars and lists of text, given as a dict, "
-                     "as JSON text, or as \"@path\" of a JSON, TOML or YAML file.\n\n"
-                     ">>> config = pando.Config({'capacity_bytes': '64MiB', 'direct': False})\n"
-                     ">>> config.bytes('capacity_bytes'), config.boolean('direct', True)\n"
-                     "(67108864, False)\n"
-                     ">>> pando.Config.parse('{\"depth\": 4}').to_dict()\n"
-                     "{'depth': 4}\n")
-      .def(
-          "__init__",
-          [](Config* self, nb::handle options) { new (self) Config(to_config(options)); },
-          nb::arg("options") = nb::none(),
-          nb::sig("def __init__(self, options: Config | dict[str, typing.Any] | str | None = None) "
-                  "-> None"))
-      .def_static(
-          "parse", [](std::string_view text) { return unwrap(Config::parse(text)); },
-          nb::arg("text"), "An object as JSON text, \"@path\", or nothing.")
-      .def(
-          "set",
-          [](Config& self, std::string name, nb::handle value) {
-            Config::Value read = to_value(name, value);
-            self.set(std::move(name), std::move(read));
-          },
-          nb::arg("name"), nb::arg("value"),
-          nb::sig("def set(self, name: str, value: bool | int | float | str | "
-                  "collections.abc.Sequence[str]) -> None"))
-      .def("has", &Config::has, nb::arg("name"))
-      .def("__contains__", &Config::has, nb::arg("name"))
-      .def("__len__", [](const Config& self) { return self.values().size(); })
-      .def(
+namespace {
+
+void bind_reading(Class<Config>& type) {
+  type.def(
           "boolean",
           [](const Config& self, std::string_view name, bool otherwise) {
             return unwrap(self.boolean(name, otherwise));
@@ -125,34 +98,55 @@ void bind_config(nb::module_& m) {
           nb::arg("name"), nb::arg("otherwise") = "")
       .def(
           "list", [](const Config& self, std::string_view name) { return unwrap(self.list(name)); },
-          nb::arg("name"), nb::sig("def list(self, name: str) -> list[str]"),
-          "One text counts as a list of one.")
+          nb::arg("name"), nb::sig("def list(self, name: str) -> list[str]"))
       .def(
           "bytes",
           [](const Config& self, std::string_view name, std::uint64_t otherwise) {
             return unwrap(self.bytes(name, otherwise));
           },
-          nb::arg("name"), nb::arg("otherwise") = 0,
-          "A size: an integer of bytes, or text like '64GiB', '500MB', '4096'.")
+          nb::arg("name"), nb::arg("otherwise") = 0);
+}
+
+}  // namespace
+
+void bind_config(nb::module_& m) {
+  Class<Config> type(m, "Config");
+  bind_reading(type);
+  type.def(
+          "__init__",
+          [](Config* self, nb::handle options) { new (self) Config(to_config(options)); },
+          nb::arg("options") = nb::none(),
+          nb::sig("def __init__(self, options: Config | dict[str, typing.Any] | str | None = None) "
+                  "-> None"))
+      .def_static(
+          "parse", [](std::string_view text) { return unwrap(Config::parse(text)); },
+          nb::arg("text"))
+      .def(
+          "set",
+          [](Config& self, std::string name, nb::handle value) {
+            Config::Value read = to_value(name, value);
+            self.set(std::move(name), std::move(read));
+          },
+          nb::arg("name"), nb::arg("value"),
+          nb::sig("def set(self, name: str, value: bool | int | float | str | "
+                  "collections.abc.Sequence[str]) -> None"))
+      .def("has", &Config::has, nb::arg("name"))
+      .def("__contains__", &Config::has, nb::arg("name"))
+      .def("__len__", [](const Config& self) { return self.values().size(); })
       .def(
           "extract",
           [](Config& self, const std::vector<std::string>& names) {
             return self.extract(views_of(names));
           },
-          nb::arg("names"), "Takes out the named options, for another reader.")
+          nb::arg("names"))
       .def(
           "refuse_unknown",
           [](const Config& self, const std::vector<std::string>& known) {
             unwrap(self.refuse_unknown(views_of(known)));
           },
-          nb::arg("known"), "Raises InvalidArgument that lists what is not among `known`.")
+          nb::arg("known"))
       .def("to_dict", &to_dict, nb::sig("def to_dict(self) -> dict[str, typing.Any]"))
-      .def(
-          "__eq__",
-          [](const Config& a, nb::handle b) {
-            return nb::isinstance<Config>(b) && a == nb::cast<const Config&>(b);
-          },
-          nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def_equality()
       .def("__repr__", [](const Config& self) {
         return fmt::format("Config({})", nb::cast<std::string>(nb::repr(to_dict(self))));
       });

@@ -43,51 +43,40 @@ PyTransfer under_way(PyCopier& copier, Transfer transfer, std::shared_ptr<KvPool
 }
 
 void bind_transfer(nb::module_& m) {
-  nb::enum_<TransferState>(m, "TransferState", "How far a transfer is.")
+  Enum<TransferState>(m, "TransferState")
       .value("queued", TransferState::queued)
       .value("running", TransferState::running)
       .value("done", TransferState::done)
       .value("cancelled", TransferState::cancelled)
       .value("failed", TransferState::failed);
-  nb::enum_<LoadOrder>(m, "LoadOrder", "In which order a load brings its bytes.")
-      .value("by_layer", LoadOrder::by_layer, "The first layers arrive first.")
-      .value("by_page", LoadOrder::by_page, "Whatever is fastest.");
-  nb::class_<PyTransfer>(m, "Transfer",
-                         "A copy under way, see Copier. Dropping it does not stop it.")
+  Enum<LoadOrder>(m, "LoadOrder")
+      .value("by_layer", LoadOrder::by_layer)
+      .value("by_page", LoadOrder::by_page);
+  Class<PyTransfer>(m, "Transfer")
       .def_prop_ro("state", [](const PyTransfer& self) { return self.transfer.state(); })
-      .def_prop_ro(
-          "finished", [](const PyTransfer& self) { return self.transfer.finished(); },
-          "Done, cancelled or failed.")
-      .def(
-          "wait",
-          [](const PyTransfer& self) {
-            const Status status = run(true, [&] { return self.transfer.wait(); });
-            self.under_way->drop_finished();
-            unwrap(status);
-          },
-          "Blocks until finished; raises if it failed or was cancelled.")
-      .def_prop_ro(
-          "layers_ready", [](const PyTransfer& self) { return self.transfer.layers_ready(); },
-          "Of a load, the layers in place so far, counted from the first.")
+      .def_prop_ro("finished", [](const PyTransfer& self) { return self.transfer.finished(); })
+      .def("wait",
+           [](const PyTransfer& self) {
+             const Status status = run(true, [&] { return self.transfer.wait(); });
+             self.under_way->drop_finished();
+             unwrap(status);
+           })
+      .def_prop_ro("layers_ready",
+                   [](const PyTransfer& self) { return self.transfer.layers_ready(); })
       .def(
           "wait_layer",
           [](const PyTransfer& self, std::size_t layer) {
             unwrap(run(true, [&] { return self.transfer.wait_layer(layer); }));
           },
-          nb::arg("layer"), "Blocks until this layer, counted from 0, is in place.")
-      .def(
-          "cancel", [](PyTransfer& self) { return self.transfer.cancel(); },
-          "True: it had not begun and never will. False: it has begun or ended.")
+          nb::arg("layer"))
+      .def("cancel", [](PyTransfer& self) { return self.transfer.cancel(); })
       .def_prop_ro("size_bytes", [](const PyTransfer& self) { return self.transfer.size_bytes(); })
-      .def_prop_ro(
-          "duration",
-          [](const PyTransfer& self) {
-            return std::chrono::duration<double>(self.transfer.duration()).count();
-          },
-          "Seconds that it ran; 0 until it has ended.");
+      .def_prop_ro("duration", [](const PyTransfer& self) {
+        return std::chrono::duration<double>(self.transfer.duration()).count();
+      });
 }
 
-void bind_copies(nb::class_<PyCopier>& type) {
+void bind_copies(Class<PyCopier>& type) {
   type.def(
           "backup",
           [](PyCopier& self, const PyKvPool& device, PyHostPool& host, TokensArg device_pages,
@@ -99,8 +88,7 @@ void bind_copies(nb::class_<PyCopier>& type) {
             });
           },
           nb::arg("device"), nb::arg("host"), nb::arg("device_pages"), nb::arg("host_pages"),
-          nb::arg("stream") = 0,
-          "Device to host, all layers. The host pages must be protected for writing.")
+          nb::arg("stream") = 0)
       .def(
           "load",
           [](PyCopier& self, const PyKvPool& device, PyHostPool& host, TokensArg device_pages,
@@ -112,8 +100,7 @@ void bind_copies(nb::class_<PyCopier>& type) {
             });
           },
           nb::arg("device"), nb::arg("host"), nb::arg("device_pages"), nb::arg("host_pages"),
-          nb::arg("stream") = 0, nb::arg("order") = LoadOrder::by_layer,
-          "Host to device. The host pages must be protected for loading.")
+          nb::arg("stream") = 0, nb::arg("order") = LoadOrder::by_layer)
       .def(
           "move",
           [](PyCopier& self, const PyKvPool& pool, SlotsArg dst, SlotsArg src, std::size_t stream) {
@@ -122,50 +109,33 @@ void bind_copies(nb::class_<PyCopier>& type) {
             return under_way(self, unwrap(self.copier->move(*pool.pool, to, from, stream)),
                              pool.pool, nullptr, false);
           },
-          nb::arg("pool"), nb::arg("dst"), nb::arg("src"), nb::arg("stream") = 0,
-          "As KvPool.move(), but slots may not be both read and written.")
+          nb::arg("pool"), nb::arg("dst"), nb::arg("src"), nb::arg("stream") = 0)
       .def(
           "wait_for_stream",
           [](PyCopier& self, std::uintptr_t cuda_stream, std::size_t stream) {
             unwrap(self.copier->wait_for_stream(reinterpret_cast<void*>(cuda_stream), stream));
           },
-          nb::arg("cuda_stream"), nb::arg("stream"),
-          "Transfers asked of `stream` from now on begin after everything that has been queued on "
-          "the caller's CUDA stream so far (`torch.cuda.current_stream().cuda_stream`).");
+          nb::arg("cuda_stream"), nb::arg("stream"));
 }
 
 }  // namespace
 
 void bind_copier(nb::module_& m) {
   bind_transfer(m);
-  nb::class_<PyCopier> type(
-      m, "Copier",
-      "Moves pages between a KvPool and its HostPool while the caller goes on.\n\n"
-      ">>> geometry = pando.mha_geometry(num_layers=2, heads=2, head_dim=4, page_size=4)\n"
-      ">>> device = pando.KvPool(geometry, capacity_tokens=64)\n"
-      ">>> host = pando.HostPool(device, ratio=2.0, keep_free_bytes=0)\n"
-      ">>> copier = pando.make_cpu_copier()\n"
-      ">>> pages = host.alloc(2)\n"
-      ">>> host.protect_write(pages)\n"
-      ">>> transfer = copier.backup(device, host, [5, 7], pages)\n"
-      ">>> transfer.wait()\n"
-      ">>> host.complete_write(pages)\n"
-      ">>> transfer.size_bytes\n"
-      "512\n");
+  Class<PyCopier> type(m, "Copier");
   type.def_prop_ro("num_streams", [](const PyCopier& self) { return self.copier->num_streams(); });
   bind_copies(type);
-  m.def(
-      "make_cpu_copier",
+  def(
+      m, "make_cpu_copier",
       [](std::size_t num_threads, std::size_t num_streams) {
         return PyCopier(
             unwrap(make_cpu_copier({.num_threads = num_threads, .num_streams = num_streams})));
       },
       nb::arg("num_threads") = CpuCopierOptions{}.num_threads,
-      nb::arg("num_streams") = CpuCopierOptions{}.num_streams,
-      "For pools in host memory.\n\n>>> pando.make_cpu_copier(num_streams=2).num_streams\n2\n");
+      nb::arg("num_streams") = CpuCopierOptions{}.num_streams);
   const CudaCopierOptions usual;
-  m.def(
-      "make_cuda_copier",
+  def(
+      m, "make_cuda_copier",
       [](int device, std::size_t num_streams, std::size_t max_blocks,
          std::size_t engine_backup_bytes, std::size_t engine_load_bytes,
          std::size_t staging_bytes) {
@@ -181,11 +151,7 @@ void bind_copier(nb::module_& m) {
       nb::arg("max_blocks") = usual.max_blocks,
       nb::arg("engine_backup_bytes") = usual.engine_backup_bytes,
       nb::arg("engine_load_bytes") = usual.engine_load_bytes,
-      nb::arg("staging_bytes") = usual.staging_bytes,
-      "For pools in a GPU's memory and pinned host pools. Unavailable without CUDA or a GPU. "
-      "`max_blocks`: thread blocks of a copy that crosses the bus. From `engine_…_bytes` "
-      "contiguous bytes of a host page on, copy engines take over from kernels, through "
-      "`staging_bytes` of device memory per stream.");
+      nb::arg("staging_bytes") = usual.staging_bytes);
 }
 
 }  // namespace pando::python

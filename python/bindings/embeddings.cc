@@ -74,26 +74,15 @@ class PyEmbeddingCache {
 }  // namespace
 
 void bind_embeddings(nb::module_& m) {
-  bind_struct<EmbeddingStats>(m, "EmbeddingStats", "Totals of an EmbeddingCache.")
-      .field("hits", &EmbeddingStats::hits, "int", "By get(); has() does not count.")
+  bind_struct<EmbeddingStats>(m, "EmbeddingStats")
+      .field("hits", &EmbeddingStats::hits, "int")
       .field("misses", &EmbeddingStats::misses, "int")
-      .field("evictions", &EmbeddingStats::evictions, "int", "Items that left for others.")
-      .field("refused", &EmbeddingStats::refused, "int", "Items larger than the capacity.")
-      .field("used_bytes", &EmbeddingStats::used_bytes, "int", "Of what is cached now.")
+      .field("evictions", &EmbeddingStats::evictions, "int")
+      .field("refused", &EmbeddingStats::refused, "int")
+      .field("used_bytes", &EmbeddingStats::used_bytes, "int")
       .done();
   using Py = PyEmbeddingCache;
-  nb::class_<Py>(
-      m, "EmbeddingCache",
-      "What encoders made of images, sound and video, by content hash: the least recently used go "
-      "when `capacity_bytes` is reached. Nothing is copied: get() gives the object that put() was "
-      "given, so nobody may change it any more. Every call may come from any thread.\n\n"
-      ">>> cache = pando.EmbeddingCache(1000)\n"
-      ">>> cache.put('cat', np.zeros(100))\n"
-      ">>> cache.get('cat').shape, cache.get('dog')\n"
-      "((100,), None)\n"
-      ">>> cache.put('dog', bytes(900))\n"
-      ">>> cache.has('cat'), cache.stats.evictions\n"
-      "(False, 1)\n")
+  Class<Py>(m, "EmbeddingCache")
       .def(nb::init<std::size_t>(), nb::arg("capacity_bytes"))
       .def(
           "put",
@@ -107,14 +96,10 @@ void bind_embeddings(nb::module_& m) {
           nb::arg("hash"), nb::arg("value").none(), nb::kw_only(),
           nb::arg("size_bytes") = nb::none(),
           nb::sig("def put(self, hash: str | bytes, value: object, *, size_bytes: int | None = "
-                  "None) -> None"),
-          "Makes it the most recently used item, evicting others as needed. An item larger than "
-          "the capacity is OutOfCapacity and changes nothing. The size is that of the buffer, or "
-          "what `nbytes` says; give `size_bytes` for other objects.")
+                  "None) -> None"))
       .def(
           "has", [](Py& self, nb::handle hash) { return self->has(from_text(hash, "hash")); },
-          nb::arg("hash"), nb::sig("def has(self, hash: str | bytes) -> bool"),
-          "Whether get() would find it; not a use.")
+          nb::arg("hash"), nb::sig("def has(self, hash: str | bytes) -> bool"))
       .def(
           "__contains__",
           [](Py& self, nb::handle hash) { return self->has(from_text(hash, "hash")); },
@@ -126,20 +111,15 @@ void bind_embeddings(nb::module_& m) {
             if (!found) return nb::none();
             return static_cast<const Held*>(found->data.get())->object;
           },
-          nb::arg("hash"), nb::sig("def get(self, hash: str | bytes) -> typing.Any"),
-          "The object itself, or None. Counts as a use.")
-      .def(
-          "clear", [](Py& self) { self->clear(); }, "Drops all items; not counted as evictions.")
+          nb::arg("hash"), nb::sig("def get(self, hash: str | bytes) -> typing.Any"))
+      .def("clear", [](Py& self) { self->clear(); })
       .def("__len__", [](Py& self) { return self->size(); })
-      .def_prop_ro(
-          "size", [](Py& self) { return self->size(); }, "Items.")
+      .def_prop_ro("size", [](Py& self) { return self->size(); })
       .def_prop_ro("capacity_bytes", [](Py& self) { return self->capacity_bytes(); })
       .def_prop_ro("stats", [](Py& self) { return self->stats(); })
-      .def(
-          "check", [](Py& self) { unwrap(self->check()); },
-          "Proves that items, index and bytes agree; O(items).");
-  m.def(
-      "combined_hash",
+      .def("check", [](Py& self) { unwrap(self->check()); });
+  def(
+      m, "combined_hash",
       [](nb::handle hashes) {
         std::vector<std::string> texts;
         for (const nb::handle hash : hashes) texts.push_back(from_text(hash, "hashes"));
@@ -147,13 +127,7 @@ void bind_embeddings(nb::module_& m) {
         return to_text(unwrap(pando::combined_hash(views)));
       },
       nb::arg("hashes"),
-      nb::sig("def combined_hash(hashes: collections.abc.Iterable[str | bytes]) -> str"),
-      "One name for items that are encoded together: of one its own hash, of several a SHA-256 in "
-      "which order and lengths matter.\n\n"
-      ">>> pando.combined_hash(['cat'])\n"
-      "'cat'\n"
-      ">>> pando.combined_hash(['ab', 'c']) == pando.combined_hash(['a', 'bc'])\n"
-      "False\n");
+      nb::sig("def combined_hash(hashes: collections.abc.Iterable[str | bytes]) -> str"));
 }
 
 }  // namespace pando::python

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 
+#include "doc_names.h"
 #include "pando/diagnostics.h"
 
 namespace pando::python {
@@ -26,7 +27,7 @@ struct ErrorClass {
   ErrorCode code;
   const char* name;
   PyObject* also;  // a class of Python's that callers may catch it by
-  const char* doc;
+  Value<ErrorCode> documented;
 };
 
 PyObject* add(nb::module_& m, const char* name, PyObject* base, PyObject* also, const char* doc) {
@@ -73,35 +74,27 @@ Error contain(nb::python_error& caught, const char* where) {
 }
 
 void bind_errors(nb::module_& m) {
-  PyObject* base = add(m, "Error", PyExc_Exception, nullptr,
-                       "What the library refuses or cannot do. Its subclasses say which.");
+  const auto add_own = [&](Name name, PyObject* base, PyObject* also) {
+    return add(m, name.name, base, also, name.text());
+  };
+  PyObject* base = add_own("Error", PyExc_Exception, nullptr);
   const ErrorClass classes[] = {
-      {ErrorCode::invalid_argument, "InvalidArgument", PyExc_ValueError,
-       "The call can never succeed as written."},
-      {ErrorCode::out_of_capacity, "OutOfCapacity", nullptr,
-       "There is no room now; nothing was changed."},
-      {ErrorCode::stale_handle, "StaleHandle", PyExc_LookupError,
-       "The node or match has gone, or belongs to another cache."},
-      {ErrorCode::unavailable, "Unavailable", PyExc_RuntimeError,
-       "This cache was built without what the call needs."},
-      {ErrorCode::in_use, "InUse", PyExc_RuntimeError,
-       "Leases or requests still hold what the call would take away."},
-      {ErrorCode::corrupt, "Corrupt", PyExc_RuntimeError,
-       "check() found a broken invariant, or bytes are not what was stored."},
-      {ErrorCode::not_found, "NotFound", PyExc_LookupError, "There is nothing under this name."},
-      {ErrorCode::io_error, "IoError", PyExc_OSError, "A file, device or server failed."},
-      {ErrorCode::timed_out, "TimedOut", PyExc_TimeoutError, "The deadline came first."},
-      {ErrorCode::cancelled, "Cancelled", nullptr, "The caller, or a shutdown, called it off."},
+      {ErrorCode::invalid_argument, "InvalidArgument", PyExc_ValueError, "invalid_argument"},
+      {ErrorCode::out_of_capacity, "OutOfCapacity", nullptr, "out_of_capacity"},
+      {ErrorCode::stale_handle, "StaleHandle", PyExc_LookupError, "stale_handle"},
+      {ErrorCode::unavailable, "Unavailable", PyExc_RuntimeError, "unavailable"},
+      {ErrorCode::in_use, "InUse", PyExc_RuntimeError, "in_use"},
+      {ErrorCode::corrupt, "Corrupt", PyExc_RuntimeError, "corrupt"},
+      {ErrorCode::not_found, "NotFound", PyExc_LookupError, "not_found"},
+      {ErrorCode::io_error, "IoError", PyExc_OSError, "io_error"},
+      {ErrorCode::timed_out, "TimedOut", PyExc_TimeoutError, "timed_out"},
+      {ErrorCode::cancelled, "Cancelled", nullptr, "cancelled"},
   };
   for (const ErrorClass& error : classes)
     types.by_code[static_cast<std::size_t>(error.code)] =
-        add(m, error.name, base, error.also, error.doc);
-  types.broken_contract =
-      add(m, "BrokenContract", base, PyExc_RuntimeError,
-          "A contract was broken, such as freeing a slot twice. What the object holds can no "
-          "longer be trusted.");
-  types.wrong_thread = add(m, "WrongThread", base, PyExc_RuntimeError,
-                           "Two threads, or a callback, used one cache at the same time.");
+        add(m, error.name, base, error.also, error.documented.text());
+  types.broken_contract = add_own("BrokenContract", base, PyExc_RuntimeError);
+  types.wrong_thread = add_own("WrongThread", base, PyExc_RuntimeError);
 
   set_check_handler([](std::string_view message) { throw BrokenContract{std::string(message)}; });
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {

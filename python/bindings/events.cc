@@ -82,54 +82,37 @@ void set_extra_keys(KvEvent& event, nb::handle keys) {
   event.extra_keys = std::move(taken);
 }
 
-void bind_kv_event(nb::module_& m) {
-  nb::enum_<Medium>(m, "Medium", "Where KV is.")
+void bind_event_words(nb::module_& m) {
+  Enum<Medium>(m, "Medium")
       .value("device", Medium::device)
       .value("host", Medium::host)
       .value("disk", Medium::disk)
       .value("external", Medium::external);
-  bind_struct<ItemKey>(m, "ItemKey",
-                       "What a block's hash takes in of an image or the like: its id, and where it "
-                       "begins from the block's start on (before it: negative).\n\n"
-                       ">>> pando.ItemKey(id='cat', offset=-3)\n"
-                       "ItemKey(id='cat', offset=-3)\n")
+  bind_struct<ItemKey>(m, "ItemKey")
       .property(
           "id", [](const ItemKey& k) { return to_text(k.id); },
           [](ItemKey& k, nb::handle id) { k.id = from_text(id, "id"); }, "str")
       .field("offset", &ItemKey::offset, "int")
       .constructible()
       .done()
-      .def(
-          "__eq__",
-          [](const ItemKey& a, nb::handle b) {
-            return nb::isinstance<ItemKey>(b) && a == nb::cast<const ItemKey&>(b);
-          },
-          nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def_equality()
       .def("__hash__", [](const ItemKey& k) {
         return std::hash<std::string>()(k.id) ^ std::hash<std::int64_t>()(k.offset);
       });
+}
 
-  nb::enum_<KvEvent::Kind> kind(m, "KvEventKind", "What happened to blocks.");
+void bind_kv_event(nb::module_& m) {
+  Enum<KvEvent::Kind> kind(m, "KvEventKind");
   kind.value("stored", KvEvent::Kind::stored)
       .value("removed", KvEvent::Kind::removed)
       .value("cleared", KvEvent::Kind::cleared);
-  nb::class_<KvEvent> type =
-      bind_struct<KvEvent>(
-          m, "KvEvent",
-          "What a router must know to send a prompt where its prefix is. Caches record them when "
-          "their options say so; take_events() hands them over.\n\n"
-          ">>> cache = pando.BlockCache(8, groups=[pando.BlockGroup(block_size=2)], events=True)\n"
-          ">>> request = cache.start([1, 2, 3, 4, 5])\n"
-          ">>> cache.allocate(request, 5)\n"
-          ">>> event = cache.take_events()[0]\n"
-          ">>> event.kind.name, event.tokens, event.block_size, len(event.hashes)\n"
-          "('stored', array([1, 2, 3, 4], dtype=int32), 2, 2)\n")
+  Class<KvEvent> type =
+      bind_struct<KvEvent>(m, "KvEvent")
           .field("kind", &KvEvent::kind, "KvEventKind")
           .field("medium", &KvEvent::medium, "Medium")
           .property(
               "hashes", [](const KvEvent& e) { return hash_list(e.hashes, e.hash_bytes); },
-              set_hashes, "list[bytes]", "Stored: in prefix order; removed: so within a node.",
-              "collections.abc.Iterable[bytes]")
+              set_hashes, "list[bytes]", "collections.abc.Iterable[bytes]")
           .property(
               "parent",
               [](const KvEvent& e) {
@@ -141,61 +124,46 @@ void bind_kv_event(nb::module_& m) {
                 else
                   e.parent = to_page_hash(hash, "parent");
               },
-              "bytes | None", "Stored: the page before the first; None at a chain's start.")
+              "bytes | None")
           .property(
               "tokens", [](const KvEvent& e) { return to_numpy(std::span(e.tokens)); },
               [](KvEvent& e, nb::handle tokens) {
                 const Items<Token> items(tokens, "tokens");
                 e.tokens.assign(items.view().begin(), items.view().end());
               },
-              "numpy.typing.NDArray[numpy.int32]", "Stored: those of all pages (bigram: one more).",
-              "numpy.typing.ArrayLike")
-          .field("block_size", &KvEvent::block_size, "int", "Stored: tokens per page.")
+              "numpy.typing.NDArray[numpy.int32]", "numpy.typing.ArrayLike")
+          .field("block_size", &KvEvent::block_size, "int")
           .property(
               "ns", [](const KvEvent& e) { return to_bytes(e.ns); },
-              [](KvEvent& e, nb::handle ns) { e.ns = from_text(ns, "ns"); }, "bytes",
-              "Stored: the namespace.", "str | bytes")
-          .field("hash_bytes", &KvEvent::hash_bytes, "int", "Of each hash.")
-          .field("group", &KvEvent::group, "int", "BlockCache: of layers.")
+              [](KvEvent& e, nb::handle ns) { e.ns = from_text(ns, "ns"); }, "bytes", "str | bytes")
+          .field("hash_bytes", &KvEvent::hash_bytes, "int")
+          .field("group", &KvEvent::group, "int")
           .property(
               "extra_keys", [](const KvEvent& e) { return to_list(e.extra_keys); }, set_extra_keys,
               "list[list[str | ItemKey | bytes]]",
-              "BlockCache, stored: of each block what its hash takes in beside tokens, or nothing "
-              "at all.",
               "collections.abc.Iterable[collections.abc.Iterable[str | ItemKey | bytes]]")
           .constructible()
           .done();
   type.attr("Kind") = kind;  // as C++ has it
-  type.def(
-      "__eq__",
-      [](const KvEvent& a, nb::handle b) {
-        return nb::isinstance<KvEvent>(b) && a == nb::cast<const KvEvent&>(b);
-      },
-      nb::sig("def __eq__(self, other: object, /) -> bool"));
+  type.def_equality();
   type.def("__hash__", [](const KvEvent&) -> std::size_t {
     throw nb::type_error("unhashable type: 'KvEvent'");
   });
 }
 
 void bind_hashes(nb::module_& m) {
-  m.def(
-      "block_id", [](nb::handle hash) { return block_id(to_page_hash(hash, "hash")); },
-      nb::arg("hash"), nb::sig("def block_id(hash: bytes) -> int"),
-      "The 64-bit block id of the event stream: the first 8 bytes, big-endian, signed.\n\n"
-      ">>> pando.block_id(pando.hash_pages([1, 2, 3, 4], 4)[0])\n"
-      "-3488128144981237669\n");
-  m.def(
-      "chain_start",
+  def(
+      m, "block_id", [](nb::handle hash) { return block_id(to_page_hash(hash, "hash")); },
+      nb::arg("hash"), nb::sig("def block_id(hash: bytes) -> int"));
+  def(
+      m, "chain_start",
       [](NamespaceArg ns) -> nb::object {
         const std::optional<PageHash> start = chain_start(ns.view());
         return start ? nb::object(to_bytes(*start)) : nb::none();
       },
-      nb::arg("ns"), nb::sig("def chain_start(ns: str | bytes) -> bytes | None"),
-      "Where a namespace's chain starts: None for the empty one.\n\n"
-      ">>> pando.chain_start('') is None, len(pando.chain_start('tenant'))\n"
-      "(True, 32)\n");
-  m.def(
-      "hash_pages",
+      nb::arg("ns"), nb::sig("def chain_start(ns: str | bytes) -> bytes | None"));
+  def(
+      m, "hash_pages",
       [](TokensArg tokens, std::size_t page_size, bool bigram, nb::handle parent) {
         const Items<Token> items(tokens.object, "tokens");
         std::optional<PageHash> from;
@@ -207,13 +175,7 @@ void bind_hashes(nb::module_& m) {
       nb::arg("tokens"), nb::arg("page_size"), nb::kw_only(), nb::arg("bigram") = false,
       nb::arg("parent") = nb::none(),
       nb::sig("def hash_pages(tokens: numpy.typing.ArrayLike, page_size: int, *, bigram: bool = "
-              "False, parent: bytes | None = None) -> list[bytes]"),
-      "The chained SHA-256 of all whole pages: what PrefixCache and its stores name pages by. With "
-      "`bigram`, a page of n units reads n + 1 tokens. `parent`: the page before, or "
-      "chain_start().\n\n"
-      ">>> first, second = pando.hash_pages([1, 2, 3, 4, 5], 2)\n"
-      ">>> pando.hash_pages([3, 4], 2, parent=first) == [second]\n"
-      "True\n");
+              "False, parent: bytes | None = None) -> list[bytes]"));
 }
 
 // ---- Publishing --------------------------------------------------------------------------------
@@ -243,19 +205,17 @@ std::vector<KvEvent> to_events(nb::handle events) {
 }
 
 void bind_publisher_options(nb::module_& m) {
-  nb::enum_<EventDialect>(m, "EventDialect", "Whose event stream it is.")
+  Enum<EventDialect>(m, "EventDialect")
       .value("sglang", EventDialect::sglang)
       .value("vllm", EventDialect::vllm);
   using Options = EventPublisherOptions;
-  bind_struct<Options>(m, "EventPublisherOptions", "See EventPublisher.")
+  bind_struct<Options>(m, "EventPublisherOptions")
       .field("dialect", &Options::dialect, "EventDialect")
       .field("topic", &Options::topic, "str")
-      .field("data_parallel_rank", &Options::data_parallel_rank, "int",
-             "In every batch; added to the ports of endpoints that name one.")
-      .field("endpoint", &Options::endpoint, "str", "A port of `*`: any that is free.")
-      .field("replay_endpoint", &Options::replay_endpoint, "str",
-             "Of replay and snapshot; empty: neither.")
-      .field("snapshots", &Options::snapshots, "bool", "Keep a mirror of what is cached.")
+      .field("data_parallel_rank", &Options::data_parallel_rank, "int")
+      .field("endpoint", &Options::endpoint, "str")
+      .field("replay_endpoint", &Options::replay_endpoint, "str")
+      .field("snapshots", &Options::snapshots, "bool")
       .field("max_queued_bytes", &Options::max_queued_bytes, "int")
       .field("max_replay_batches", &Options::max_replay_batches, "int")
       .field("max_replay_bytes", &Options::max_replay_bytes, "int")
@@ -263,32 +223,23 @@ void bind_publisher_options(nb::module_& m) {
       .constructible()
       .done();
   using Stats = EventPublisherStats;
-  bind_struct<Stats>(m, "EventPublisherStats", "Totals of an EventPublisher.")
-      .field("next_sequence", &Stats::next_sequence, "int", "Of the next batch.")
+  bind_struct<Stats>(m, "EventPublisherStats")
+      .field("next_sequence", &Stats::next_sequence, "int")
       .field("published_batches", &Stats::published_batches, "int")
       .field("published_events", &Stats::published_events, "int")
-      .field("dropped_batches", &Stats::dropped_batches, "int", "The queue was full.")
-      .field("replays", &Stats::replays, "int", "Answered.")
+      .field("dropped_batches", &Stats::dropped_batches, "int")
+      .field("replays", &Stats::replays, "int")
       .field("snapshots", &Stats::snapshots, "int")
       .field("refused_requests", &Stats::refused_requests, "int")
-      .field("queued_bytes", &Stats::queued_bytes, "int", "Now.")
-      .field("mirrored_blocks", &Stats::mirrored_blocks, "int", "Now.")
+      .field("queued_bytes", &Stats::queued_bytes, "int")
+      .field("mirrored_blocks", &Stats::mirrored_blocks, "int")
       .done();
 }
 
 void bind_publisher(nb::module_& m) {
   bind_publisher_options(m);
   using Py = PyEventPublisher;
-  nb::class_<Py>(
-      m, "EventPublisher",
-      "KV events over ZeroMQ, as routers of SGLang and vLLM read them. Options are those "
-      "of EventPublisherOptions.\n\n"
-      ">>> publisher = pando.EventPublisher(topic='kv')\n"
-      ">>> publisher.publish([pando.KvEvent(kind=pando.KvEventKind.cleared)])\n"
-      "True\n"
-      ">>> publisher.flush()\n"
-      ">>> publisher.stats.published_events\n"
-      "1\n")
+  Class<Py>(m, "EventPublisher")
       .def(
           "__init__",
           [](Py* self, const EventPublisherOptions& options) {
@@ -315,9 +266,7 @@ void bind_publisher(nb::module_& m) {
             return run(true, [&] { return self.object->publish(std::move(taken)); });
           },
           nb::arg("events"),
-          nb::sig("def publish(self, events: collections.abc.Iterable[KvEvent]) -> bool"),
-          "One batch with one sequence number; none if there are no events. Never waits. False: "
-          "the queue was full, and the batch is dropped: see restate().")
+          nb::sig("def publish(self, events: collections.abc.Iterable[KvEvent]) -> bool"))
       .def(
           "restate",
           [](Py& self, nb::handle events) {
@@ -326,17 +275,10 @@ void bind_publisher(nb::module_& m) {
             run(true, [&] { self.object->restate(std::move(taken)); });
           },
           nb::arg("events"),
-          nb::sig("def restate(self, events: collections.abc.Iterable[KvEvent]) -> None"),
-          "Takes the place of all that is queued: everything is cleared, and this is what there "
-          "is, as PrefixCache.events_of_all() says.")
-      .def(
-          "flush", [](Py& self) { run(true, [&] { self.object->flush(); }); },
-          "Until all that was published before is sent.")
-      .def_prop_ro(
-          "endpoint", [](Py& self) { return self.object->endpoint(); }, "With its port.")
-      .def_prop_ro(
-          "replay_endpoint", [](Py& self) { return self.object->replay_endpoint(); },
-          "With its port.")
+          nb::sig("def restate(self, events: collections.abc.Iterable[KvEvent]) -> None"))
+      .def("flush", [](Py& self) { run(true, [&] { self.object->flush(); }); })
+      .def_prop_ro("endpoint", [](Py& self) { return self.object->endpoint(); })
+      .def_prop_ro("replay_endpoint", [](Py& self) { return self.object->replay_endpoint(); })
       .def_prop_ro("stats", [](Py& self) { return self.object->stats(); });
   m.attr("SNAPSHOT_REQUEST") = to_bytes(kSnapshotRequest);
 }
@@ -395,6 +337,7 @@ nb::object to_list(const std::vector<std::vector<ExtraKey>>& keys) {
 }
 
 void bind_events(nb::module_& m) {
+  bind_event_words(m);
   bind_kv_event(m);
   bind_hashes(m);
   bind_publisher(m);

@@ -28,17 +28,17 @@ class HostPages {
 
 /// The calls that move pages from one state to another.
 template <void (HostPool::*move)(std::span<const HostPageId>)>
-void def_move(nb::class_<PyHostPool>& type, const char* name, const char* doc) {
+void def_move(Class<PyHostPool>& type, Member<PyHostPool> name) {
   type.def(
       name,
-      [name](PyHostPool& self, TokensArg pages) {
+      [name = name.name](PyHostPool& self, TokensArg pages) {
         const HostPages items(pages.object);
         self.call(name, [&](HostPool& pool) { (pool.*move)(items); });
       },
-      nb::arg("pages"), doc);
+      nb::arg("pages"));
 }
 
-void bind_states(nb::class_<PyHostPool>& type) {
+void bind_states(Class<PyHostPool>& type) {
   type.def(
       "alloc",
       [](PyHostPool& self, std::size_t num_pages) {
@@ -50,26 +50,22 @@ void bind_states(nb::class_<PyHostPool>& type) {
         return std::move(numbers.array);
       },
       nb::arg("num_pages"),
-      nb::sig("def alloc(self, num_pages: int) -> numpy.typing.NDArray[numpy.int64]"),
-      "idle -> reserved, lowest first. All or nothing.");
-  def_move<&HostPool::free>(type, "free", "reserved, backed_up or synced -> idle.");
-  def_move<&HostPool::protect_write>(type, "protect_write", "reserved -> writing.");
+      nb::sig("def alloc(self, num_pages: int) -> numpy.typing.NDArray[numpy.int64]"));
+  def_move<&HostPool::free>(type, "free");
+  def_move<&HostPool::protect_write>(type, "protect_write");
   type.def(
       "complete_write",
       [](PyHostPool& self, TokensArg pages, bool on_device) {
         const HostPages items(pages.object);
         self.call("complete_write", [&](HostPool& pool) { pool.complete_write(items, on_device); });
       },
-      nb::arg("pages"), nb::arg("on_device") = true,
-      "writing -> synced; from storage, without a copy on the device: -> backed_up.");
-  def_move<&HostPool::abort_write>(type, "abort_write", "writing -> reserved.");
-  def_move<&HostPool::protect_load>(type, "protect_load", "backed_up -> loading.");
-  def_move<&HostPool::complete_load>(type, "complete_load", "loading -> synced.");
-  def_move<&HostPool::abort_load>(type, "abort_load", "loading -> backed_up.");
-  def_move<&HostPool::device_gone>(type, "device_gone",
-                                   "synced -> backed_up: the device dropped its copy.");
-  def_move<&HostPool::device_came>(type, "device_came",
-                                   "backed_up -> synced: the device computed it anew.");
+      nb::arg("pages"), nb::arg("on_device") = true);
+  def_move<&HostPool::abort_write>(type, "abort_write");
+  def_move<&HostPool::protect_load>(type, "protect_load");
+  def_move<&HostPool::complete_load>(type, "complete_load");
+  def_move<&HostPool::abort_load>(type, "abort_load");
+  def_move<&HostPool::device_gone>(type, "device_gone");
+  def_move<&HostPool::device_came>(type, "device_came");
   type.def(
           "state",
           [](PyHostPool& self, std::uint32_t page) {
@@ -78,25 +74,18 @@ void bind_states(nb::class_<PyHostPool>& type) {
           nb::arg("page"))
       .def(
           "count", [](PyHostPool& self, PageState state) { return self.object->count(state); },
-          nb::arg("state"), "Pages in this state.")
-      .def(
-          "clear",
-          [](PyHostPool& self) {
-            self.call("clear", [](HostPool& pool) { unwrap(pool.clear()); });
-          },
-          "All pages idle; refused while one is protected.")
-      .def(
-          "check",
-          [](PyHostPool& self) {
-            self.call("check", [](HostPool& pool) { unwrap(pool.check()); });
-          },
-          "Proves that states and counts agree. O(pages).");
+          nb::arg("state"))
+      .def("clear",
+           [](PyHostPool& self) {
+             self.call("clear", [](HostPool& pool) { unwrap(pool.clear()); });
+           })
+      .def("check", [](PyHostPool& self) {
+        self.call("check", [](HostPool& pool) { unwrap(pool.check()); });
+      });
 }
 
-void bind_bytes(nb::class_<PyHostPool>& type) {
-  type.def_prop_ro(
-          "page_bytes", [](PyHostPool& self) { return self.object->page_bytes(); },
-          "Bytes of a page in all planes and layers.")
+void bind_bytes(Class<PyHostPool>& type) {
+  type.def_prop_ro("page_bytes", [](PyHostPool& self) { return self.object->page_bytes(); })
       .def(
           "read_page",
           [](PyHostPool& self, std::uint32_t page, nb::handle out) {
@@ -111,9 +100,7 @@ void bind_bytes(nb::class_<PyHostPool>& type) {
             return target;
           },
           nb::arg("page"), nb::arg("out") = nb::none(),
-          nb::sig("def read_page(self, page: int, out: typing.Any = None) -> typing.Any"),
-          "Copies a page out, to `out` or a new array of uint8: planes one after the other, each "
-          "in the order of the layout.")
+          nb::sig("def read_page(self, page: int, out: typing.Any = None) -> typing.Any"))
       .def(
           "load_page",
           [](PyHostPool& self, std::uint32_t page, nb::handle data) {
@@ -124,8 +111,7 @@ void bind_bytes(nb::class_<PyHostPool>& type) {
           },
           nb::arg("page"), nb::arg("data"),
           nb::sig("def load_page(self, page: int, data: typing_extensions.Buffer | "
-                  "numpy.typing.NDArray[typing.Any]) -> None"),
-          "Copies a page in; it must be protected for writing.")
+                  "numpy.typing.NDArray[typing.Any]) -> None"))
       .def(
           "page_regions",
           [](PyHostPool& self, std::uint32_t page) {
@@ -134,15 +120,12 @@ void bind_bytes(nb::class_<PyHostPool>& type) {
               list.append(nb::cast(region));
             return list;
           },
-          nb::arg("page"), nb::sig("def page_regions(self, page: int) -> list[MemoryRegion]"),
-          "The bytes of a page where they are, in the order of read_page().")
-      .def_prop_ro(
-          "region",
-          [](PyHostPool& self) {
-            return MemoryRegion{self.object->planes().front().layers.front(),
-                                self.object->size_bytes(), self.object->page_bytes()};
-          },
-          "All of its memory, as a network card wants it registered.")
+          nb::arg("page"), nb::sig("def page_regions(self, page: int) -> list[MemoryRegion]"))
+      .def_prop_ro("region",
+                   [](PyHostPool& self) {
+                     return MemoryRegion{self.object->planes().front().layers.front(),
+                                         self.object->size_bytes(), self.object->page_bytes()};
+                   })
       .def_prop_ro("pages_are_contiguous",
                    [](PyHostPool& self) { return self.object->pages_are_contiguous(); });
 }
@@ -150,27 +133,19 @@ void bind_bytes(nb::class_<PyHostPool>& type) {
 }  // namespace
 
 void bind_host_pool(nb::module_& m) {
-  nb::enum_<HostLayout>(m, "HostLayout", "Order of the dimensions, outermost first.")
-      .value("layer_first", HostLayout::layer_first, "Layer, slot, head, dim.")
-      .value("page_first", HostLayout::page_first, "Slot, layer, head, dim.")
-      .value("page_first_direct", HostLayout::page_first_direct, "Page, layer, token, head, dim.")
-      .value("page_head", HostLayout::page_head, "Page, head, token, layer, dim.");
-  nb::enum_<PageState>(m, "PageState", "What is in a host page and who may touch it.")
-      .value("idle", PageState::idle, "Free.")
-      .value("reserved", PageState::reserved, "Handed out, nothing in it yet.")
-      .value("writing", PageState::writing, "Protected: a copy or a read fills it.")
-      .value("backed_up", PageState::backed_up, "Holds the only fast copy.")
-      .value("synced", PageState::synced, "Same as on the device.")
-      .value("loading", PageState::loading, "Protected: a copy to the device reads it.");
-  nb::class_<PyHostPool> type(
-      m, "HostPool",
-      "The host mirror of a KvPool. Its size is either `ratio` (of the device pool's pages) or "
-      "`size_bytes`. Without an arena, memory of the heap; pinned where the device is a GPU.\n\n"
-      ">>> geometry = pando.mha_geometry(num_layers=2, heads=2, head_dim=4, page_size=4)\n"
-      ">>> device = pando.KvPool(geometry, capacity_tokens=64)\n"
-      ">>> host = pando.HostPool(device, ratio=2.0, keep_free_bytes=0)\n"
-      ">>> host.num_pages, host.alloc(2), host.state(1)\n"
-      "(32, array([0, 1]), PageState.reserved)\n");
+  Enum<HostLayout>(m, "HostLayout")
+      .value("layer_first", HostLayout::layer_first)
+      .value("page_first", HostLayout::page_first)
+      .value("page_first_direct", HostLayout::page_first_direct)
+      .value("page_head", HostLayout::page_head);
+  Enum<PageState>(m, "PageState")
+      .value("idle", PageState::idle)
+      .value("reserved", PageState::reserved)
+      .value("writing", PageState::writing)
+      .value("backed_up", PageState::backed_up)
+      .value("synced", PageState::synced)
+      .value("loading", PageState::loading);
+  Class<PyHostPool> type(m, "HostPool");
   type.def(
           "__init__",
           [](PyHostPool* self, const PyKvPool& device, nb::handle arena, HostLayout layout,

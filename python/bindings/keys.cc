@@ -28,56 +28,41 @@ nb::bytes from_page_hash(const PageHash& hash) { return nb::bytes(hash.data(), h
 namespace {
 
 void bind_scope(nb::module_& m) {
-  bind_struct<StoreScope>(m, "StoreScope",
-                          "Whose pages they are.\n\n"
-                          ">>> pando.StoreScope(model='org/model', tp_rank=1, tp_size=4).tp_rank\n"
-                          "1\n")
+  bind_struct<StoreScope>(m, "StoreScope")
       .field("model", &StoreScope::model, "str")
-      .field("tp_rank", &StoreScope::tp_rank, "int", "Of tensor parallelism.")
+      .field("tp_rank", &StoreScope::tp_rank, "int")
       .field("tp_size", &StoreScope::tp_size, "int")
-      .field("pp_rank", &StoreScope::pp_rank, "int", "Of pipeline parallelism.")
+      .field("pp_rank", &StoreScope::pp_rank, "int")
       .field("pp_size", &StoreScope::pp_size, "int")
-      .field("same_on_all_tp_ranks", &StoreScope::same_on_all_tp_ranks, "bool",
-             "All tensor ranks have the same bytes (MLA): keys leave the rank out, and rank 0 "
-             "writes.")
+      .field("same_on_all_tp_ranks", &StoreScope::same_on_all_tp_ranks, "bool")
       .constructible()
       .done()
-      .def(
-          "validate", [](const StoreScope& self) { unwrap(self.validate()); },
-          "Raises InvalidArgument where it makes no sense.");
+      .def("validate", [](const StoreScope& self) { unwrap(self.validate()); });
   if (!nb::type<ComponentKind>().is_valid())
-    nb::enum_<ComponentKind>(m, "ComponentKind", "What a node of the tree may hold.")
-        .value("full", ComponentKind::full, "KV of the full-attention layers.")
-        .value("window", ComponentKind::window, "KV of the sliding-window layers.")
-        .value("state", ComponentKind::state, "A snapshot of the recurrent layers.");
+    Enum<ComponentKind>(m, "ComponentKind")
+        .value("full", ComponentKind::full)
+        .value("window", ComponentKind::window)
+        .value("state", ComponentKind::state);
 }
 
 void bind_parts(nb::module_& m) {
-  bind_struct<RankOf>(m, "RankOf", "One of several: of tensor or pipeline parallelism.")
+  bind_struct<RankOf>(m, "RankOf")
       .field("rank", &RankOf::rank, "int")
       .field("size", &RankOf::size, "int")
       .constructible()
       .done()
-      .def(
-          "__eq__",
-          [](const RankOf& a, nb::handle b) {
-            return nb::isinstance<RankOf>(b) && a == nb::cast<RankOf>(b);
-          },
-          nb::sig("def __eq__(self, other: object, /) -> bool"));
-  bind_struct<KeyParts>(m, "KeyParts", "What a key of a KeySpace says.")
+      .def_equality();
+  bind_struct<KeyParts>(m, "KeyParts")
       .property(
           "hash", [](const KeyParts& self) { return from_page_hash(self.hash); },
           [](KeyParts& self, nb::handle hash) { self.hash = to_page_hash(hash); }, "bytes")
-      .field("model", &KeyParts::model, "str", "As in the key: '-' for '/'.")
-      .field("tp", &KeyParts::tp, "RankOf | None", "None: all tensor ranks have the same bytes.")
-      .field("pp", &KeyParts::pp, "RankOf | None", "None: one stage.")
+      .field("model", &KeyParts::model, "str")
+      .field("tp", &KeyParts::tp, "RankOf | None")
+      .field("pp", &KeyParts::pp, "RankOf | None")
       .field("component", &KeyParts::component, "ComponentKind")
-      .field("fingerprint", &KeyParts::fingerprint, "str", "Of geometry and layout, 16 digits.")
+      .field("fingerprint", &KeyParts::fingerprint, "str")
       .done();
-  m.def("parse_key", &parse_key, nb::arg("key"),
-        "What a key says; None if no KeySpace makes such a key.\n\n"
-        ">>> pando.parse_key('nonsense') is None\n"
-        "True\n");
+  def(m, "parse_key", &parse_key, nb::arg("key"));
 }
 
 }  // namespace
@@ -85,16 +70,7 @@ void bind_parts(nb::module_& m) {
 void bind_keys(nb::module_& m) {
   bind_scope(m);
   bind_parts(m);
-  nb::class_<KeySpace>(
-      m, "KeySpace",
-      "Names of pages in a store: of the page's hash, and of everything else that makes bytes mean "
-      "something. So a page of another geometry can never be found.\n\n"
-      ">>> geometry = pando.mha_geometry(num_layers=2, heads=8, head_dim=128)\n"
-      ">>> space = pando.KeySpace(pando.StoreScope(model='org/model'), geometry, "
-      "pando.HostLayout.page_first)\n"
-      ">>> parts = pando.parse_key(space.key(bytes(32)))\n"
-      ">>> parts.model, parts.hash == bytes(32)\n"
-      "('org-model', True)\n")
+  Class<KeySpace>(m, "KeySpace")
       .def(
           "__init__",
           [](KeySpace* self, const StoreScope& scope, const Geometry& geometry, HostLayout layout,
@@ -113,20 +89,18 @@ void bind_keys(nb::module_& m) {
           [](const KeySpace& self, nb::handle hash) {
             return self.sglang_name(to_page_hash(hash));
           },
-          nb::arg("hash"), nb::sig("def sglang_name(self, hash: bytes) -> str"),
-          "As the raw files of SGLang's file store are named.")
+          nb::arg("hash"), nb::sig("def sglang_name(self, hash: bytes) -> str"))
       .def_prop_ro("suffix", [](const KeySpace& self) { return self.suffix(); })
-      .def_prop_ro("writes", &KeySpace::writes, "Whether this rank is the one that writes.");
-  bind_struct<ImportReport>(m, "ImportReport", "What an import has done.")
+      .def_prop_ro("writes", &KeySpace::writes);
+  bind_struct<ImportReport>(m, "ImportReport")
       .field("imported_pages", &ImportReport::imported_pages, "int")
-      .field("skipped_files", &ImportReport::skipped_files, "int", "Of another model or rank.")
-      .field("refused_files", &ImportReport::refused_files, "int",
-             "Of another size, or not named like a page.")
+      .field("skipped_files", &ImportReport::skipped_files, "int")
+      .field("refused_files", &ImportReport::refused_files, "int")
       .field("failed_pages", &ImportReport::failed_pages, "int")
       .field("first_problem", &ImportReport::first_problem, "str")
       .done();
-  m.def(
-      "import_sglang_pages",
+  def(
+      m, "import_sglang_pages",
       [](const std::filesystem::path& directory, const KeySpace& space, std::size_t page_bytes,
          nb::handle to) {
         const std::shared_ptr<StoreBackend> backend = to_backend(to);
@@ -136,19 +110,7 @@ void bind_keys(nb::module_& m) {
       },
       nb::arg("directory"), nb::arg("space"), nb::arg("page_bytes"), nb::arg("to"),
       nb::sig("def import_sglang_pages(directory: str | os.PathLike[str], space: KeySpace, "
-              "page_bytes: int, to: typing.Any) -> ImportReport"),
-      "Reads the raw files of an SGLang file store and puts those of the space's model and rank "
-      "under their keys in `to`, a backend. The files carry no checksum and no geometry: that they "
-      "were written with the space's is for the caller to know.\n\n"
-      ">>> import tempfile\n"
-      ">>> geometry = pando.mha_geometry(num_layers=2, heads=1, head_dim=8, page_size=4)\n"
-      ">>> space = pando.KeySpace(pando.StoreScope(model='m'), geometry,\n"
-      "...                        pando.HostLayout.page_first)\n"
-      ">>> with tempfile.TemporaryDirectory() as empty:\n"
-      "...     report = pando.import_sglang_pages(empty, space, geometry.page_bytes,\n"
-      "...                                        pando.make_memory_store())\n"
-      ">>> report.imported_pages\n"
-      "0\n");
+              "page_bytes: int, to: typing.Any) -> ImportReport"));
 }
 
 }  // namespace pando::python

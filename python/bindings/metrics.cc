@@ -76,16 +76,7 @@ std::vector<std::pair<std::string, std::string>> to_labels(nb::handle labels) {
 
 void bind_metrics(nb::module_& m) {
   using Py = PyMetrics;
-  nb::class_<Py>(
-      m, "Metrics", nb::type_slots(metrics_slots),
-      "Metrics of one cache for Prometheus: an observer that counts and times. Call collect() once "
-      "per step or so. text() and serve() may come from any thread.\n\n"
-      ">>> metrics = pando.Metrics(labels={'rank': '0'})\n"
-      ">>> cache = pando.BlockCache(100, observer=metrics)\n"
-      ">>> request = cache.start(range(40))\n"
-      ">>> metrics.collect(cache)\n"
-      ">>> 'rank=\"0\"' in metrics.text()\n"
-      "True\n")
+  Class<Py>(m, "Metrics", nb::type_slots(metrics_slots))
       .def(
           "__init__",
           [](Py* self, nb::handle labels, std::size_t max_tenants, nb::handle tenant_of) {
@@ -100,32 +91,27 @@ void bind_metrics(nb::module_& m) {
           nb::kw_only(), nb::arg("labels") = nb::none(), nb::arg("max_tenants") = 0,
           nb::arg("tenant_of") = nb::none(),
           nb::sig("def __init__(self, *, labels: dict[str, str] | None = None, max_tenants: int = "
-                  "0, tenant_of: collections.abc.Callable[[bytes], str] | None = None) -> None"),
-          "`labels` are on every metric. Counters per tenant, for the first `max_tenants` that "
-          "come; `tenant_of` says whose a namespace is.")
+                  "0, tenant_of: collections.abc.Callable[[bytes], str] | None = None) -> None"))
       .def(
           "serve",
           [](Py& self, const std::string& host, std::uint16_t port) {
             return unwrap(
                 run(true, [&] { return self.metrics->serve({.host = host, .port = port}); }));
           },
-          nb::arg("host") = "127.0.0.1", nb::arg("port") = 0,
-          "Answers GET /metrics there from now on; the port that was taken. Once.")
+          nb::arg("host") = "127.0.0.1", nb::arg("port") = 0)
       .def(
           "collect",
           [](Py& self, PyBlockCache& cache) {
             cache.call("collect", [&](BlockCache& c) { self.metrics->collect(c); });
           },
-          nb::arg("cache"), "Takes over sizes and totals, on the thread of the cache.")
+          nb::arg("cache"))
       .def(
           "collect",
           [](Py& self, PyCache& cache) {
             cache.work("collect", false, [&](PrefixCache& c) { self.metrics->collect(c); });
           },
-          nb::arg("cache"), "Takes over sizes and totals, on the thread of the cache.")
-      .def(
-          "text", [](Py& self) { return run(true, [&] { return self.metrics->text(); }); },
-          "What a scrape gives.");
+          nb::arg("cache"))
+      .def("text", [](Py& self) { return run(true, [&] { return self.metrics->text(); }); });
 }
 
 std::shared_ptr<CacheObserver> metrics_of(nb::handle observer) {

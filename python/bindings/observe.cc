@@ -187,37 +187,47 @@ class SharedFanOut final : public CacheObserver, public TellsPython {
 };
 
 void bind_facts(nb::module_& m) {
-  nb::enum_<CacheCall> calls(m, "CacheCall", "The calls of a cache that observers are told of.");
-  for (std::size_t i = 0; i < kNumCacheCalls; ++i) {
-    const auto call = static_cast<CacheCall>(i);
-    calls.value(keep_text(std::string(to_string(call))), call);
-  }
-  nb::class_<CallInfo>(m, "CallInfo", "A call that has returned, see CacheCall.")
+  Enum<CacheCall>(m, "CacheCall")
+      .value("match", CacheCall::match)
+      .value("lock", CacheCall::lock)
+      .value("insert", CacheCall::insert)
+      .value("evict", CacheCall::evict)
+      .value("evict_host", CacheCall::evict_host)
+      .value("load_back", CacheCall::load_back)
+      .value("prefetch", CacheCall::prefetch)
+      .value("end_prefetch", CacheCall::end_prefetch)
+      .value("abort_prefetch", CacheCall::abort_prefetch)
+      .value("start", CacheCall::start)
+      .value("allocate", CacheCall::allocate)
+      .value("allocate_state", CacheCall::allocate_state)
+      .value("checkpoint", CacheCall::checkpoint)
+      .value("finish", CacheCall::finish)
+      .value("release_window", CacheCall::release_window)
+      .value("poll", CacheCall::poll)
+      .value("reset", CacheCall::reset);
+  Class<CallInfo>(m, "CallInfo")
       .def_ro("call", &CallInfo::call)
-      .def_prop_ro(
-          "took", [](const CallInfo& i) { return std::chrono::duration<double>(i.took).count(); },
-          "In seconds.")
+      .def_prop_ro("took",
+                   [](const CallInfo& i) { return std::chrono::duration<double>(i.took).count(); })
       .def_prop_ro(
           "error",
           [](const CallInfo& i) {
             return i.error ? nb::borrow(error_class(*i.error)) : nb::none();
           },
-          nb::sig("def error(self) -> type[Error] | None"), "None: it succeeded.")
+          nb::sig("def error(self) -> type[Error] | None"))
       .def("__repr__", [](const CallInfo& i) {
         return fmt::format("CallInfo(call={}, took={:.9f}, error={})", to_string(i.call),
                            std::chrono::duration<double>(i.took).count(),
                            i.error ? to_string(*i.error) : "None");
       });
-  nb::class_<PyKey>(m, "Key", "What a prompt is looked up by, as observers are told of it.")
+  Class<PyKey>(m, "Key")
       .def_ro("tokens", &PyKey::tokens,
               nb::for_getter(nb::sig("def tokens(self) -> numpy.typing.NDArray[numpy.int32]")))
       .def_ro("ns", &PyKey::ns);
-  nb::class_<PyFinishedRequest>(m, "FinishedRequest",
-                                "A request that went from start() to finish(), or free().")
-      .def_ro("key", &PyFinishedRequest::key,
-              "All tokens: the prompt, and what was computed behind it.")
-      .def_ro("prompt_length", &PyFinishedRequest::prompt_length, "Tokens that start() was given.")
-      .def_ro("started", &PyFinishedRequest::started, "As time.monotonic() counts.");
+  Class<PyFinishedRequest>(m, "FinishedRequest")
+      .def_ro("key", &PyFinishedRequest::key)
+      .def_ro("prompt_length", &PyFinishedRequest::prompt_length)
+      .def_ro("started", &PyFinishedRequest::started);
 }
 
 // ---- Recording ---------------------------------------------------------------------------------
@@ -233,29 +243,16 @@ void delete_recorder(TraceRecorder* recorder) {
 
 void bind_recorder(nb::module_& m) {
   using Stats = TraceRecorderStats;
-  bind_struct<Stats>(m, "TraceRecorderStats", "Totals of a TraceRecorder.")
-      .field("recorded_requests", &Stats::recorded_requests, "int", "Lines written.")
-      .field("dropped_requests", &Stats::dropped_requests, "int", "The queue was full.")
-      .field("failed_requests", &Stats::failed_requests, "int", "Could not be written.")
+  bind_struct<Stats>(m, "TraceRecorderStats")
+      .field("recorded_requests", &Stats::recorded_requests, "int")
+      .field("dropped_requests", &Stats::dropped_requests, "int")
+      .field("failed_requests", &Stats::failed_requests, "int")
       .field("written_bytes", &Stats::written_bytes, "int")
       .field("rotations", &Stats::rotations, "int")
-      .field("queued_tokens", &Stats::queued_tokens, "int", "Now.")
+      .field("queued_tokens", &Stats::queued_tokens, "int")
       .done();
   using Py = PyTraceRecorder;
-  nb::class_<Py>(
-      m, "TraceRecorder",
-      "An observer that writes the requests a cache sees as a trace, to be replayed elsewhere. No "
-      "prompt can be read from it: blocks of tokens are named by a keyed hash. Several caches may "
-      "share one.\n\n"
-      ">>> import tempfile\n"
-      ">>> folder = tempfile.TemporaryDirectory()\n"
-      ">>> recorder = pando.TraceRecorder(folder.name + '/trace.jsonl', block_tokens=4)\n"
-      ">>> recorder.record([1, 2, 3, 4, 5], output_length=7)\n"
-      "True\n"
-      ">>> recorder.flush()\n"
-      ">>> recorder.stats.recorded_requests\n"
-      "1\n"
-      ">>> folder.cleanup()\n")
+  Class<Py>(m, "TraceRecorder")
       .def(
           "__init__",
           [](Py* self, nb::handle path, std::size_t block_tokens, nb::handle key,
@@ -279,10 +276,7 @@ void bind_recorder(nb::module_& m) {
           nb::arg("max_queued_tokens") = TraceRecorderOptions{}.max_queued_tokens,
           nb::sig("def __init__(self, path: str | os.PathLike[str], *, block_tokens: int = 512, "
                   "key: str | bytes | None = None, max_file_bytes: int = 268435456, max_files: int "
-                  "= 8, max_queued_tokens: int = 16777216) -> None"),
-          "`block_tokens` share an id. Ids are alike where `key` and block_tokens are; whoever "
-          "knows the key can test guesses of prompts. A file that would grow beyond "
-          "`max_file_bytes` becomes path.1, and so on.")
+                  "= 8, max_queued_tokens: int = 16777216) -> None"))
       .def(
           "record",
           [](Py& self, TokensArg prompt, std::size_t output_length, std::optional<double> started,
@@ -293,16 +287,10 @@ void bind_recorder(nb::module_& m) {
             return run(true, [&] { return self.recorder->record(key, output_length, at); });
           },
           nb::arg("prompt"), nb::arg("output_length"), nb::arg("started") = nb::none(),
-          nb::arg("ns") = "",
-          "For engines that do not start and finish requests through a cache. `started`: as "
-          "time.monotonic() counts; now unless given. False: dropped.")
-      .def(
-          "flush", [](Py& self) { run(true, [&] { self.recorder->flush(); }); },
-          "Until all that came before is written, or has failed.")
+          nb::arg("ns") = "")
+      .def("flush", [](Py& self) { run(true, [&] { self.recorder->flush(); }); })
       .def_prop_ro("stats", [](Py& self) { return self.recorder->stats(); })
-      .def(
-          "check", [](Py& self) { unwrap(self.recorder->status()); },
-          "Raises the last error of the file; nothing after a line that could be written again.");
+      .def("check", [](Py& self) { unwrap(self.recorder->status()); });
 }
 
 }  // namespace

@@ -68,33 +68,20 @@ std::unique_ptr<EvictionPolicy> to_policy(nb::handle policy, Kept& kept) {
 }
 
 void bind_policy(nb::module_& m) {
-  bind_struct<NodeStats>(m, "NodeStats",
-                         "What a policy may look at. Times are ticks of the cache's logical clock.")
-      .field("last_access", &NodeStats::last_access, "int", "Last match or insert that used it.")
-      .field("created", &NodeStats::created, "int", "A split keeps it on both halves.")
-      .field("hits", &NodeStats::hits, "int", "Inserts that passed through it.")
-      .field("priority", &NodeStats::priority, "int", "The highest any insert has asked for.")
+  bind_struct<NodeStats>(m, "NodeStats")
+      .field("last_access", &NodeStats::last_access, "int")
+      .field("created", &NodeStats::created, "int")
+      .field("hits", &NodeStats::hits, "int")
+      .field("priority", &NodeStats::priority, "int")
       .field("num_tokens", &NodeStats::num_tokens, "int")
       .constructible()
       .done();
-  bind_struct<HazardOptions>(
-      m, "HazardOptions",
-      "The policy `hazard`, which learns from the requests when prefixes come back, with options: "
-      "PrefixCache takes them as `policy`.\n\n"
-      ">>> policy = pando.HazardOptions(cost_aware=True, attention_tokens=20000)\n"
-      ">>> cache = pando.PrefixCache(pando.PagedAllocator(64), policy=policy)\n"
-      ">>> cache = pando.PrefixCache(pando.PagedAllocator(64), policy='hazard')   # without\n")
-      .field("cost_aware", &HazardOptions::cost_aware, "bool",
-             "Weighs hits by what they save: the tail of a long prompt costs more to compute than "
-             "its beginning.")
-      .field("attention_tokens", &HazardOptions::attention_tokens, "float | None",
-             "So many tokens into a prompt, attention costs as much as all the rest. None: "
-             "measured, see PrefixCache.report_prefill().")
+  bind_struct<HazardOptions>(m, "HazardOptions")
+      .field("cost_aware", &HazardOptions::cost_aware, "bool")
+      .field("attention_tokens", &HazardOptions::attention_tokens, "float | None")
       .constructible()
       .done()
-      .def(
-          "validate", [](const HazardOptions& self) { unwrap(self.validate()); },
-          "Raises InvalidArgument where it makes no sense.");
+      .def("validate", [](const HazardOptions& self) { unwrap(self.validate()); });
 }
 
 }  // namespace pando::python

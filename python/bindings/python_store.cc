@@ -425,8 +425,8 @@ std::shared_ptr<StoreBackend> make_python_store(nb::handle store) {
 
 void bind_python_store(nb::module_& m) {
   bind_store_page(m);
-  m.def(
-      "register_store",
+  def(
+      m, "register_store",
       [](const std::string& name, nb::object factory) {
         if (PyCallable_Check(factory.ptr()) == 0)
           raise_invalid(
@@ -437,46 +437,7 @@ void bind_python_store(nb::module_& m) {
       },
       nb::arg("name"), nb::arg("factory"),
       nb::sig("def register_store(name: str, factory: collections.abc.Callable[..., typing.Any]) "
-              "-> None"),
-      "Makes a store known by name. The factory is called with the store's options as keyword "
-      "arguments, and returns a StoreBackend or an object with these methods:\n\n"
-      "    exists(keys: list[str]) -> Sequence[bool]\n"
-      "    get(keys: list[str], pages: list[StorePage]) -> Sequence[bool | PageOutcome]\n"
-      "    put(keys: list[str], pages: list[StorePage]) -> Sequence[bool] | None\n"
-      "    remove(keys: list[str]) -> Sequence[bool] | None\n"
-      "    clear() -> None\n\n"
-      "and, where it has them: list() -> Iterable[tuple[str, int]] of keys and sizes, stats() -> "
-      "dict | BackendStats, register_memory(address, size_bytes) to hear of memory that tags are "
-      "passed in, and the attributes `name` and `batch_pages` (how many pages a call has at "
-      "most).\n\n"
-      "get() fills the buffers of a page and says True, or says False: not there. None from put() "
-      "or remove() means that all went well. Calls come from several threads. Bytes are checked "
-      "against the tag at the end of each page: a store may lose, damage or mix up pages, and they "
-      "are misses. What it raises fails the pages of that call and goes to sys.unraisablehook.\n\n"
-      ">>> class DictStore:\n"
-      "...     def __init__(self, pages=None):\n"
-      "...         self.pages = {} if pages is None else pages\n"
-      "...     def exists(self, keys):\n"
-      "...         return [key in self.pages for key in keys]\n"
-      "...     def get(self, keys, pages):\n"
-      "...         return [key in self.pages and page.copy_from(self.pages[key])\n"
-      "...                 for key, page in zip(keys, pages)]\n"
-      "...     def put(self, keys, pages):\n"
-      "...         self.pages.update(zip(keys, [page.tobytes() for page in pages]))\n"
-      "...     def remove(self, keys):\n"
-      "...         for key in keys:\n"
-      "...             self.pages.pop(key, None)\n"
-      "...     def clear(self):\n"
-      "...         self.pages.clear()\n"
-      ">>> with pando.Store(DictStore()) as store:\n"
-      "...     written = store.put(['a'], [b'some bytes']).wait()\n"
-      "...     target = bytearray(10)\n"
-      "...     read = store.get(['a', 'b'], [target, bytearray(10)]).wait()\n"
-      ">>> read, target\n"
-      "([PageOutcome.done, PageOutcome.missing], bytearray(b'some bytes'))\n"
-      ">>> pando.register_store('example-dict', DictStore)\n"
-      ">>> pando.make_store_backend('example-dict').name\n"
-      "'DictStore'\n");
+              "-> None"));
 }
 
 }  // namespace pando::python

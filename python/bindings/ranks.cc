@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "docs.h"
 #include "interpreter.h"
 #include "threads.h"
 
@@ -91,12 +92,7 @@ std::shared_ptr<Ranks> to_ranks(nb::handle ranks, Kept& kept) {
 }
 
 void bind_ranks(nb::module_& m) {
-  nb::class_<Ranks>(m, "Ranks",
-                    "Ranks that mirror one cache agree through this. Any object with `rank`, "
-                    "`size`, `min(values)`, `max(values)` and `barrier()` can take its place.\n\n"
-                    ">>> ranks = pando.make_single_rank()\n"
-                    ">>> ranks.rank, ranks.size, ranks.min([3, 4])\n"
-                    "(0, 1, array([3, 4]))\n")
+  Class<Ranks>(m, "Ranks")
       .def_prop_ro("rank", &Ranks::rank)
       .def_prop_ro("size", &Ranks::size)
       .def(
@@ -104,25 +100,17 @@ void bind_ranks(nb::module_& m) {
           [](Ranks& self, SlotsArg values) { return reduced<&Ranks::min>(self, values.object); },
           nb::arg("values"),
           nb::sig("def min(self, values: numpy.typing.ArrayLike) -> "
-                  "numpy.typing.NDArray[numpy.int64]"),
-          "The least that any rank gave, in each place.")
+                  "numpy.typing.NDArray[numpy.int64]"))
       .def(
           "max",
           [](Ranks& self, SlotsArg values) { return reduced<&Ranks::max>(self, values.object); },
           nb::arg("values"),
           nb::sig("def max(self, values: numpy.typing.ArrayLike) -> "
-                  "numpy.typing.NDArray[numpy.int64]"),
-          "The greatest that any rank gave, in each place.")
-      .def(
-          "barrier", [](Ranks& self) { unwrap(run(true, [&] { return self.barrier(); })); },
-          "Returns when every rank has come.");
-  m.def(
-      "make_single_rank", [] { return std::shared_ptr<Ranks>(pando::make_single_rank()); },
-      "Rank 0 of 1.\n\n"
-      ">>> pando.make_single_rank().size\n"
-      "1\n");
-  m.def(
-      "make_thread_ranks",
+                  "numpy.typing.NDArray[numpy.int64]"))
+      .def("barrier", [](Ranks& self) { unwrap(run(true, [&] { return self.barrier(); })); });
+  def(m, "make_single_rank", [] { return std::shared_ptr<Ranks>(pando::make_single_rank()); });
+  def(
+      m, "make_thread_ranks",
       [](std::size_t num_ranks, double timeout) {
         std::vector<std::shared_ptr<Ranks>> shared;
         const auto limit = std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1000));
@@ -131,11 +119,7 @@ void bind_ranks(nb::module_& m) {
           shared.push_back(std::move(ranks));
         return shared;
       },
-      nb::arg("num_ranks"), nb::arg("timeout") = 30.0,
-      "One for each of several threads of this process. `timeout` (seconds): how long the others "
-      "wait for one that does not come.\n\n"
-      ">>> [ranks.rank for ranks in pando.make_thread_ranks(2)]\n"
-      "[0, 1]\n");
+      nb::arg("num_ranks"), nb::arg("timeout") = 30.0);
 }
 
 }  // namespace pando::python

@@ -186,32 +186,28 @@ nb::dict series_of(const PyReplayResults& r) {
 
 void bind_results(nb::module_& m) {
   using Py = PyReplayResults;
-  nb::class_<Py> type(m, "ReplayResults",
-                      "What a replay found. to_dict() has all of it, as `pando replay --json` "
-                      "writes it; docs/formats.md has the names.");
-  const auto number = [&](const char* name, auto member, const char* doc = "") {
-    type.def_prop_ro(
-        name, [member](const Py& r) { return r.results.*member; }, doc);
+  Class<Py> type(m, "ReplayResults");
+  const auto number = [&](Member<Py> name, auto member) {
+    type.def_prop_ro(name, [member](const Py& r) { return r.results.*member; });
   };
   number("requests", &ReplayResults::requests);
-  number("truncated_requests", &ReplayResults::truncated_requests,
-         "Too long for the device: only their beginning is kept.");
+  number("truncated_requests", &ReplayResults::truncated_requests);
   number("blocks", &ReplayResults::blocks);
   number("unique_blocks", &ReplayResults::unique_blocks);
   number("unique_blocks_estimated", &ReplayResults::unique_blocks_estimated);
   number("input_tokens", &ReplayResults::input_tokens);
   number("output_tokens", &ReplayResults::output_tokens);
   number("evicted_nodes", &ReplayResults::evicted_nodes);
-  number("backed_up_tokens", &ReplayResults::backed_up_tokens, "Device to host.");
-  number("loaded_tokens", &ReplayResults::loaded_tokens, "Host to device.");
-  number("stored_tokens", &ReplayResults::stored_tokens, "Host to store.");
-  number("fetched_tokens", &ReplayResults::fetched_tokens, "Store to host.");
+  number("backed_up_tokens", &ReplayResults::backed_up_tokens);
+  number("loaded_tokens", &ReplayResults::loaded_tokens);
+  number("stored_tokens", &ReplayResults::stored_tokens);
+  number("fetched_tokens", &ReplayResults::fetched_tokens);
   number("failed_copies", &ReplayResults::failed_copies);
-  number("verified_tokens", &ReplayResults::verified_tokens, "With bytes.");
+  number("verified_tokens", &ReplayResults::verified_tokens);
   number("index_bytes", &ReplayResults::index_bytes);
   number("num_nodes", &ReplayResults::num_nodes);
   number("wall_seconds", &ReplayResults::wall_seconds);
-  number("last_finish_s", &ReplayResults::last_finish_s, "Of a timed replay.");
+  number("last_finish_s", &ReplayResults::last_finish_s);
   type.def_prop_ro("hit_ratio_blocks", [](const Py& r) { return r.results.hit_ratio_blocks(); })
       .def_prop_ro("hit_ratio_tokens", [](const Py& r) { return r.results.hit_ratio_tokens(); })
       .def_prop_ro("prefill_tokens_saved", [](const Py& r) { return r.results.all_hit_tokens(); })
@@ -223,50 +219,36 @@ void bind_results(nb::module_& m) {
               misses[to_text(to_string(miss))] = r.results.missed_blocks[miss];
             return misses;
           },
-          nb::sig("def misses(self) -> dict[str, int]"), "Blocks, by why.")
+          nb::sig("def misses(self) -> dict[str, int]"))
       .def_prop_ro("series", series_of,
-                   nb::sig("def series(self) -> dict[str, numpy.typing.NDArray[typing.Any]]"),
-                   "Over the trace: a column for each figure, 256 stretches at most.")
+                   nb::sig("def series(self) -> dict[str, numpy.typing.NDArray[typing.Any]]"))
       .def(
           "to_dict",
           [](const Py& r) { return from_json(to_json(r.results, r.options, r.settings)); },
-          nb::sig("def to_dict(self) -> dict[str, typing.Any]"),
-          "As `pando replay --json` writes it.")
+          nb::sig("def to_dict(self) -> dict[str, typing.Any]"))
       .def("__repr__", [](const Py& r) {
         return fmt::format("ReplayResults(requests={}, hit_ratio_blocks={:.4f})",
                            r.results.requests, r.results.hit_ratio_blocks());
       });
-  const auto tiers = [&](const char* name, auto getter, const char* doc) {
+  const auto tiers = [&](Member<Py> name, auto getter) {
     type.def_prop_ro(name, getter,
-                     nb::sig(keep_text(fmt::format("def {}(self) -> dict[str, int]", name))), doc);
+                     nb::sig(keep_text(fmt::format("def {}(self) -> dict[str, int]", name.name))));
   };
-  tiers("hit_blocks", &per_tier<&ReplayResults::hit_blocks>, "By tier.");
-  tiers("hit_tokens", &per_tier<&ReplayResults::hit_tokens>, "By tier.");
-  tiers("capacity_tokens", &per_tier<&ReplayResults::capacity_tokens>, "By tier.");
-  tiers("peak_tokens", &per_tier<&ReplayResults::peak_tokens>, "By tier.");
-  tiers("evicted_tokens", &per_tier<&ReplayResults::evicted_tokens>, "By tier.");
+  tiers("hit_blocks", &per_tier<&ReplayResults::hit_blocks>);
+  tiers("hit_tokens", &per_tier<&ReplayResults::hit_tokens>);
+  tiers("capacity_tokens", &per_tier<&ReplayResults::capacity_tokens>);
+  tiers("peak_tokens", &per_tier<&ReplayResults::peak_tokens>);
+  tiers("evicted_tokens", &per_tier<&ReplayResults::evicted_tokens>);
 }
 
 void bind_replaying(nb::module_& m) {
   bind_results(m);
-  m.def(
-      "replay", &replay_in_python, nb::arg("trace"), nb::arg("options"),
+  def(m, "replay", &replay_in_python, nb::arg("trace"), nb::arg("options"),
       nb::sig(keep_text(fmt::format(
           "def replay({}, *, {}, mode: str = 'serial', prefill_rate: float = 20000, decode_rate: "
           "float = 50, max_running: int = 64, speed: float = 1, check_every: int = 0, {}) -> "
           "ReplayResults",
-          kTraceArgument, kCacheOptions, kProgressOption))),
-      "Sends a trace through a cache and says how it did. Options are those of `pando replay`; "
-      "those of the trace are open_trace()'s. Sizes are tokens, or a text: '64GiB' (with "
-      "`model`), '9139blocks', '5%' of the trace's different blocks. Other threads run meanwhile, "
-      "and Ctrl-C ends it. `progress(share, requests)` is called some 20 times a second; if it "
-      "returns False, the trace ends there.\n\n"
-      ">>> trace = pando.generate('chat', requests=200, seed=1)\n"
-      ">>> results = pando.replay(trace, device='50%', host=100_000)\n"
-      ">>> results.requests, 0 < results.hit_ratio_blocks < 1\n"
-      "(200, True)\n"
-      ">>> results.to_dict()['settings']['policy']\n"
-      "'lru'\n");
+          kTraceArgument, kCacheOptions, kProgressOption))));
 }
 
 // ---- Planning ----------------------------------------------------------------------------------
@@ -316,9 +298,9 @@ PyPlan plan_in_python(nb::handle given_trace, const nb::kwargs& given) {
 }
 
 void bind_plan_types(nb::module_& m) {
-  nb::class_<PlanCurve>(m, "PlanCurve", "Hit ratios of a policy, by capacity.")
+  Class<PlanCurve>(m, "PlanCurve")
       .def_ro("policy", &PlanCurve::policy)
-      .def_ro("method", &PlanCurve::method, "How it was found.")
+      .def_ro("method", &PlanCurve::method)
       .def_prop_ro(
           "capacity_blocks",
           [](const PlanCurve& c) {
@@ -334,29 +316,25 @@ void bind_plan_types(nb::module_& m) {
             for (const PlanPoint& point : c.points) values.push_back(point.hit_ratio);
             return to_numpy(std::span<const double>(values));
           },
-          nb::sig("def hit_ratio(self) -> numpy.typing.NDArray[numpy.float64]"), "By blocks.")
-      .def("at", &PlanCurve::at, nb::arg("capacity_blocks"),
-           "The hit ratio there: between two points, on the line from one to the other.")
+          nb::sig("def hit_ratio(self) -> numpy.typing.NDArray[numpy.float64]"))
+      .def("at", &PlanCurve::at, nb::arg("capacity_blocks"))
       .def("__repr__", [](const PlanCurve& c) {
         return fmt::format("PlanCurve(policy='{}', {} points)", c.policy, c.points.size());
       });
   using Py = PyPlan;
-  nb::class_<Py> type(m, "Plan", "The hit ratio of a trace at every capacity.");
-  const auto number = [&](const char* name, auto member, const char* doc = "") {
-    type.def_prop_ro(
-        name, [member](const Py& p) { return p.plan.*member; }, doc);
+  Class<Py> type(m, "Plan");
+  const auto number = [&](Member<Py> name, auto member) {
+    type.def_prop_ro(name, [member](const Py& p) { return p.plan.*member; });
   };
   number("requests", &Plan::requests);
   number("blocks", &Plan::blocks);
   number("unique_blocks", &Plan::unique_blocks);
   number("block_tokens", &Plan::block_tokens);
-  number("infinite_hit_ratio", &Plan::infinite_hit_ratio, "With room for everything.");
-  number("sample_rate", &Plan::sample_rate, "Share of the blocks that was looked at.");
-  number("sample_error", &Plan::sample_error, "How far lru's curve may be off.");
-  number("knee_blocks", &Plan::knee_blocks, "Of lru: where more begins to buy less.");
-  number(
-      "curves", &Plan::curves,
-      "'lru' first; 'optimum' plays by the same rules as policies, 'ceiling' may also not keep.");
+  number("infinite_hit_ratio", &Plan::infinite_hit_ratio);
+  number("sample_rate", &Plan::sample_rate);
+  number("sample_error", &Plan::sample_error);
+  number("knee_blocks", &Plan::knee_blocks);
+  number("curves", &Plan::curves);
   type.def(
           "curve",
           [](const Py& p, const std::string& policy) {
@@ -365,10 +343,8 @@ void bind_plan_types(nb::module_& m) {
             raise({ErrorCode::not_found, fmt::format("no curve of '{}'", policy)});
           },
           nb::arg("policy"))
-      .def_prop_ro(
-          "token_bytes", [](const Py& p) { return p.settings.token_bytes; }, "With a model.")
-      .def("to_dict", plan_to_dict, nb::sig("def to_dict(self) -> dict[str, typing.Any]"),
-           "As `pando plan --json` writes it, without the advice in words.")
+      .def_prop_ro("token_bytes", [](const Py& p) { return p.settings.token_bytes; })
+      .def("to_dict", plan_to_dict, nb::sig("def to_dict(self) -> dict[str, typing.Any]"))
       .def("__repr__", [](const Py& p) {
         return fmt::format("Plan(requests={}, unique_blocks={}, knee_blocks={})", p.plan.requests,
                            p.plan.unique_blocks, p.plan.knee_blocks);
@@ -377,22 +353,12 @@ void bind_plan_types(nb::module_& m) {
 
 void bind_planning(nb::module_& m) {
   bind_plan_types(m);
-  m.def("plan", &plan_in_python, nb::arg("trace"), nb::arg("options"),
-        nb::sig(keep_text(fmt::format(
-            "def plan({}, *, policy: str | collections.abc.Sequence[str] | None = None, at: "
-            "collections.abc.Iterable[int | str] | None = None, model: str | os.PathLike[str] | "
-            "None = None, max_blocks: int = 4194304, num_threads: int = 1, {}) -> Plan",
-            kTraceArgument, kProgressOption))),
-        "The hit ratio of a trace at every capacity: of lru in one pass, of the policies in "
-        "`policy` by a set of replays, and of the best possible. `at`: capacities to plan for "
-        "exactly. Of more different blocks than `max_blocks`, only a sample is looked at. Ctrl-C "
-        "and `progress` work while the trace is read, not while curves are made.\n\n"
-        ">>> plan = pando.plan(pando.generate('chat', requests=200, seed=1))\n"
-        ">>> curve = plan.curve('lru')\n"
-        ">>> bool((np.diff(curve.hit_ratio) >= 0).all())\n"
-        "True\n"
-        ">>> [curve.policy for curve in plan.curves]\n"
-        "['lru', 'optimum', 'ceiling']\n");
+  def(m, "plan", &plan_in_python, nb::arg("trace"), nb::arg("options"),
+      nb::sig(keep_text(fmt::format(
+          "def plan({}, *, policy: str | collections.abc.Sequence[str] | None = None, at: "
+          "collections.abc.Iterable[int | str] | None = None, model: str | os.PathLike[str] | "
+          "None = None, max_blocks: int = 4194304, num_threads: int = 1, {}) -> Plan",
+          kTraceArgument, kProgressOption))));
 }
 
 // ---- Explaining --------------------------------------------------------------------------------
@@ -411,22 +377,19 @@ RequestStory why_in_python(nb::handle given_trace, std::uint64_t request, const 
 }
 
 void bind_explaining(nb::module_& m) {
-  bind_struct<BlockStory>(m, "BlockStory",
-                          "Blocks [begin, end) of a request's input, and what was found of them.")
+  bind_struct<BlockStory>(m, "BlockStory")
       .field("begin", &BlockStory::from, "int")
       .field("end", &BlockStory::to, "int")
       .field("finding", &BlockStory::finding, "Finding")
-      .field("from_store", &BlockStory::from_store, "bool", "Of on_host: the store has it.")
-      .field("beyond_device", &BlockStory::beyond_device, "bool",
-             "Longer than the device: not looked at.")
-      .field("eviction", &BlockStory::eviction, "Eviction | None",
-             "Its at_match: the request, from 1.")
+      .field("from_store", &BlockStory::from_store, "bool")
+      .field("beyond_device", &BlockStory::beyond_device, "bool")
+      .field("eviction", &BlockStory::eviction, "Eviction | None")
       .property(
           "ns", [](const BlockStory& s) { return to_bytes(s.ns); },
           [](BlockStory& s, nb::handle ns) { s.ns = from_text(ns, "ns"); }, "bytes")
       .done();
-  bind_struct<RequestStory>(m, "RequestStory", "Why a request of a trace hit or missed.")
-      .field("request", &RequestStory::request, "int", "From 1.")
+  bind_struct<RequestStory>(m, "RequestStory")
+      .field("request", &RequestStory::request, "int")
       .field("arrival_s", &RequestStory::arrival_s, "float")
       .property(
           "session", [](const RequestStory& s) { return to_text(s.session); },
@@ -434,19 +397,13 @@ void bind_explaining(nb::module_& m) {
       .field("input_length", &RequestStory::input_length, "int")
       .field("num_blocks", &RequestStory::num_blocks, "int")
       .field("blocks", &RequestStory::blocks, "list[BlockStory]")
-      .field("tail_tokens", &RequestStory::tail_tokens, "int",
-             "At the end, shorter than a page: never cached.")
+      .field("tail_tokens", &RequestStory::tail_tokens, "int")
       .field("forgetful", &RequestStory::forgetful, "bool")
       .done();
-  m.def("why", &why_in_python, nb::arg("trace"), nb::arg("request"), nb::arg("options"),
-        nb::sig(keep_text(fmt::format(
-            "def why({}, request: int, *, {}, remember: int = 4000000, {}) -> RequestStory",
-            kTraceArgument, kCacheOptions, kProgressOption))),
-        "Why a request of a trace, counted from 1, hit or missed, block by block: replays "
-        "everything before it. Options are those of `pando why`.\n\n"
-        ">>> story = pando.why(pando.generate('chat', requests=50, seed=1), 40)\n"
-        ">>> story.request, story.blocks[0].finding.name\n"
-        "(40, 'on_device')\n");
+  def(m, "why", &why_in_python, nb::arg("trace"), nb::arg("request"), nb::arg("options"),
+      nb::sig(keep_text(fmt::format(
+          "def why({}, request: int, *, {}, remember: int = 4000000, {}) -> RequestStory",
+          kTraceArgument, kCacheOptions, kProgressOption))));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <nanobind/stl/optional.h>
 
+#include "docs.h"
 #include "errors.h"
 
 namespace pando::python {
@@ -114,11 +115,7 @@ PlanesArg::PlanesArg(nb::handle planes, const Geometry& geometry, std::size_t co
 }
 
 void bind_rows(nb::module_& m) {
-  nb::class_<PyRows>(m, "Rows",
-                     "Rows to write with a scale: stored is value / scale, rounded to nearest "
-                     "even. `data` is an array, or an address with dtype and stride.\n\n"
-                     ">>> pando.Rows(np.ones((3, 8), np.float16), scale=0.5).scale\n"
-                     "0.5\n")
+  Class<PyRows>(m, "Rows")
       .def(
           "__init__",
           [](PyRows* self, nb::object data, std::optional<DType> dtype, std::size_t stride_bytes,

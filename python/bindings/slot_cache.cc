@@ -67,31 +67,59 @@ decltype(auto) with_key(TokensArg tokens, NamespaceArg ns, Work&& work) {
 }
 
 void bind_structs(nb::module_& m) {
-  bind_struct<SlotMatch>(
-      m, "SlotMatch",
-      "A slot that holds the first `length` tokens of a key. SlotCache.find() gives "
-      "them.\n\n"
-      ">>> pando.SlotMatch(length=3, slot=1).free\n"
-      "False\n")
+  bind_struct<SlotMatch>(m, "SlotMatch")
       .field("length", &SlotMatch::length, "int")
       .field("slot", &SlotMatch::slot, "int")
-      .field("version", &SlotMatch::version, "int", "Of the slot, as the allocator counts.")
-      .field("edition", &SlotMatch::edition, "int",
-             "The cache's own: rises whenever less is known of the slot.")
-      .field("free", &SlotMatch::free, "bool", "occupy() would take it.")
+      .field("version", &SlotMatch::version, "int")
+      .field("edition", &SlotMatch::edition, "int")
+      .field("free", &SlotMatch::free, "bool")
       .constructible()
       .done();
-  bind_struct<SlotCacheStats>(m, "SlotCacheStats", "What a SlotCache holds, and has forgotten.")
+  bind_struct<SlotCacheStats>(m, "SlotCacheStats")
       .field("num_nodes", &SlotCacheStats::num_nodes, "int")
-      .field("num_sequences", &SlotCacheStats::num_sequences, "int",
-             "Slots of which something is known.")
-      .field("num_pinned", &SlotCacheStats::num_pinned, "int", "Different prefixes.")
-      .field("num_copies", &SlotCacheStats::num_copies, "int", "Not yet seen to have finished.")
-      .field("evictions", &SlotCacheStats::evictions, "int",
-             "Of nodes, because there were too many.")
-      .field("nodes_over", &SlotCacheStats::nodes_over, "int",
-             "Beyond max_nodes, because all leaves are pinned.")
+      .field("num_sequences", &SlotCacheStats::num_sequences, "int")
+      .field("num_pinned", &SlotCacheStats::num_pinned, "int")
+      .field("num_copies", &SlotCacheStats::num_copies, "int")
+      .field("evictions", &SlotCacheStats::evictions, "int")
+      .field("nodes_over", &SlotCacheStats::nodes_over, "int")
       .done();
+}
+
+/// A call with nothing but a key.
+template <auto method>
+void def_keyed(Class<PySlotCache>& type, Member<PySlotCache> member) {
+  type.def(
+      member,
+      [name = member.name](PySlotCache& self, TokensArg tokens, NamespaceArg ns) {
+        return with_key(tokens, ns, [&](const Key& key) {
+          return self.call(name, [&](SlotCache& c) { return unwrap((c.*method)(key)); });
+        });
+      },
+      nb::arg("tokens"), nb::arg("ns") = "");
+}
+
+void bind_keyed(Class<PySlotCache>& type) {
+  using Py = PySlotCache;
+  type.def(
+          "insert",
+          [](Py& self, TokensArg tokens, std::size_t slot, NamespaceArg ns) {
+            with_key(tokens, ns, [&](const Key& key) {
+              self.call("insert", [&](SlotCache& c) { unwrap(c.insert(key, slot)); });
+            });
+          },
+          nb::arg("tokens"), nb::arg("slot"), nb::arg("ns") = "")
+      .def(
+          "copy_kv",
+          [](Py& self, TokensArg tokens, std::size_t target, NamespaceArg ns) {
+            return with_key(tokens, ns, [&](const Key& key) { return self.copy_kv(key, target); });
+          },
+          nb::arg("tokens"), nb::arg("target"), nb::arg("ns") = "",
+          nb::sig("def copy_kv(self, tokens: numpy.typing.ArrayLike, target: int, ns: str | bytes "
+                  "= '') -> Transfer"));
+  def_keyed<&SlotCache::find>(type, "find");
+  def_keyed<&SlotCache::probe>(type, "probe");
+  def_keyed<&SlotCache::pin>(type, "pin");
+  def_keyed<&SlotCache::release>(type, "release");
 }
 
 }  // namespace
@@ -99,21 +127,9 @@ void bind_structs(nb::module_& m) {
 void bind_slot_cache(nb::module_& m) {
   bind_structs(m);
   using Py = PySlotCache;
-  nb::class_<Py>(
-      m, "SlotCache",
-      "For engines that keep each sequence in one contiguous slot: which slot holds the longest "
-      "prefix of a prompt, whether it can be continued there, and which slot to give to a new "
-      "sequence. It belongs to the thread of its allocator.\n\n"
-      ">>> slots = pando.SlotAllocator(4)\n"
-      ">>> cache = pando.SlotCache(slots, slot_tokens=1024)\n"
-      ">>> slot = cache.take()\n"
-      ">>> cache.insert([1, 2, 3], slot)\n"
-      ">>> cache.free(slot)\n"
-      ">>> match = cache.find([1, 2, 3, 4])\n"
-      ">>> match.length, match.slot, match.free\n"
-      "(3, 0, True)\n"
-      ">>> cache.occupy(match)  # and compute from token 3 on\n")
-      .def(
+  Class<Py> type(m, "SlotCache");
+  bind_keyed(type);
+  type.def(
           "__init__",
           [](Py* self, PySlotAllocator& slots, std::size_t slot_tokens, std::size_t max_nodes,
              PyKvPool* pool, PyCopier* copier, std::size_t copy_stream,
@@ -131,99 +147,15 @@ void bind_slot_cache(nb::module_& m) {
           nb::arg("hash_seed") = nb::none(),
           nb::sig("def __init__(self, slots: SlotAllocator, slot_tokens: int, *, max_nodes: int = "
                   "1000, pool: KvPool | None = None, copier: Copier | None = None, copy_stream: "
-                  "int = 0, hash_seed: int | None = None) -> None"),
-          "`pool` and `copier` are for copy_kv(), both or neither: slot s is page s + 1.")
-      .def(
-          "insert",
-          [](Py& self, TokensArg tokens, std::size_t slot, NamespaceArg ns) {
-            with_key(tokens, ns, [&](const Key& key) {
-              self.call("insert", [&](SlotCache& c) { unwrap(c.insert(key, slot)); });
-            });
-          },
-          nb::arg("tokens"), nb::arg("slot"), nb::arg("ns") = "",
-          "The slot holds the KV of exactly these tokens now. What was known of it is replaced.")
-      .def(
-          "find",
-          [](Py& self, TokensArg tokens, NamespaceArg ns) {
-            return with_key(tokens, ns, [&](const Key& key) {
-              return self.call("find", [&](SlotCache& c) { return unwrap(c.find(key)); });
-            });
-          },
-          nb::arg("tokens"), nb::arg("ns") = "",
-          "The longest prefix, to the token, that some slot holds; None if there is none. Of slots "
-          "that hold as much, a free one. Counts as a use.")
-      .def(
-          "probe",
-          [](Py& self, TokensArg tokens, NamespaceArg ns) {
-            return with_key(tokens, ns, [&](const Key& key) {
-              return self.call("probe", [&](SlotCache& c) { return unwrap(c.probe(key)); });
-            });
-          },
-          nb::arg("tokens"), nb::arg("ns") = "", "The same, and nothing changes.")
-      .def(
-          "take", [](Py& self) { return self.call("take", [](SlotCache& c) { return c.take(); }); },
-          "A slot for a new sequence: the lowest free one that holds nothing known, else the one "
-          "whose sequence has not been used for longest. None when no slot can be given.")
-      .def(
-          "occupy",
-          [](Py& self, const SlotMatch& match) {
-            self.call("occupy", [&](SlotCache& c) { unwrap(c.occupy(match)); });
-          },
-          nb::arg("match"),
-          "Takes the matched slot to continue in it behind the first match.length tokens: all else "
-          "that it held is forgotten.")
-      .def(
-          "free",
-          [](Py& self, std::size_t slot) {
-            self.call("free", [&](SlotCache& c) { c.free(slot); });
-          },
-          nb::arg("slot"), "Gives back a taken slot. What it holds can still be found.")
-      .def(
-          "pin",
-          [](Py& self, TokensArg tokens, NamespaceArg ns) {
-            with_key(tokens, ns, [&](const Key& key) {
-              self.call("pin", [&](SlotCache& c) { unwrap(c.pin(key)); });
-            });
-          },
-          nb::arg("tokens"), nb::arg("ns") = "",
-          "Keeps this prefix, and one slot that holds it. Counted. NotFound unless a slot holds "
-          "all "
-          "of it.")
-      .def(
-          "release",
-          [](Py& self, TokensArg tokens, NamespaceArg ns) {
-            with_key(tokens, ns, [&](const Key& key) {
-              self.call("release", [&](SlotCache& c) { unwrap(c.release(key)); });
-            });
-          },
-          nb::arg("tokens"), nb::arg("ns") = "", "Undoes one pin of the same tokens.")
-      .def(
-          "copy_kv",
-          [](Py& self, TokensArg tokens, std::size_t target, NamespaceArg ns) {
-            return with_key(tokens, ns, [&](const Key& key) { return self.copy_kv(key, target); });
-          },
-          nb::arg("tokens"), nb::arg("target"), nb::arg("ns") = "",
-          nb::sig("def copy_kv(self, tokens: numpy.typing.ArrayLike, target: int, ns: str | bytes "
-                  "= '') -> Transfer"),
-          "Copies the KV of these tokens, which some slot must hold, to the beginning of another, "
-          "taken slot; insert() when the copy is done.")
-      .def(
-          "clear", [](Py& self) { self.call("clear", [](SlotCache& c) { unwrap(c.clear()); }); },
-          "Forgets everything; InUse while something is pinned.")
-      .def_prop_ro(
-          "stats",
-          [](Py& self) { return self.call("stats", [](SlotCache& c) { return c.stats(); }); })
-      .def_prop_ro(
-          "memory_bytes",
-          [](Py& self) {
-            return self.call("memory_bytes", [](SlotCache& c) { return c.memory_bytes(); });
-          },
-          "All bookkeeping.")
-      .def("dump",
-           [](Py& self) { return self.call("dump", [](SlotCache& c) { return c.dump(); }); })
-      .def(
-          "check", [](Py& self) { self.call("check", [](SlotCache& c) { unwrap(c.check()); }); },
-          "Proves every invariant; O(tree).");
+                  "int = 0, hash_seed: int | None = None) -> None"))
+      .def_guarded<&SlotCache::take>("take")
+      .def_guarded<&SlotCache::occupy>("occupy", nb::arg("match"))
+      .def_guarded<&SlotCache::free>("free", nb::arg("slot"))
+      .def_guarded<&SlotCache::clear>("clear")
+      .def_guarded_ro<&SlotCache::stats>("stats")
+      .def_guarded_ro<&SlotCache::memory_bytes>("memory_bytes")
+      .def_guarded<&SlotCache::dump>("dump")
+      .def_guarded<&SlotCache::check>("check");
 }
 
 }  // namespace pando::python

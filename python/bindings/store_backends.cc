@@ -71,7 +71,7 @@ std::vector<StorePage> only_keys(std::vector<std::string> keys) {
   return pages;
 }
 
-void bind_backend_calls(nb::class_<PyBackend>& type) {
+void bind_backend_calls(Class<PyBackend>& type) {
   type.def(
           "exists",
           [](PyBackend& self, std::vector<std::string> keys, std::optional<double> timeout) {
@@ -110,10 +110,8 @@ void bind_backend_calls(nb::class_<PyBackend>& type) {
           nb::arg("keys"), nb::arg("timeout") = nb::none(),
           nb::sig("def remove(self, keys: collections.abc.Sequence[str], timeout: float | None = "
                   "None) -> list[PageOutcome]"))
-      .def(
-          "clear",
-          [](PyBackend& self) { unwrap(run(true, [&] { return self.backend->clear(); })); },
-          "Removes everything that this store has put, by whichever process.")
+      .def("clear",
+           [](PyBackend& self) { unwrap(run(true, [&] { return self.backend->clear(); })); })
       .def(
           "list",
           [](PyBackend& self) {
@@ -126,15 +124,15 @@ void bind_backend_calls(nb::class_<PyBackend>& type) {
             }));
             return pages;
           },
-          nb::sig("def list(self) -> list[StoredPage]"), "All pages, in any order.")
+          nb::sig("def list(self) -> list[StoredPage]"))
       .def("stats",
            [](PyBackend& self) { return run(true, [&] { return self.backend->stats(); }); });
 }
 
 void bind_file_store(nb::module_& m) {
   const FileStoreOptions usual;
-  m.def(
-      "make_file_store",
+  def(
+      m, "make_file_store",
       [](const std::filesystem::path& directory, std::uint64_t capacity_bytes,
          std::uint64_t min_free_bytes, bool direct, bool io_uring, bool sync, std::size_t depth) {
         const FileStoreOptions options{.directory = directory.string(),
@@ -152,22 +150,13 @@ void bind_file_store(nb::module_& m) {
       nb::arg("depth") = usual.depth,
       nb::sig("def make_file_store(directory: str | os.PathLike[str], *, capacity_bytes: int = "
               "68719476736, min_free_bytes: int = 1073741824, direct: bool = True, io_uring: bool "
-              "= True, sync: bool = False, depth: int = 16) -> StoreBackend"),
-      "Pages in one directory of this machine, found again after a restart; one process at a time. "
-      "`direct`: past the page cache; `sync`: a page that is done survives a power cut; `depth`: "
-      "requests at the device at a time, per call.\n\n"
-      ">>> import tempfile\n"
-      ">>> with tempfile.TemporaryDirectory() as directory:\n"
-      "...     backend = pando.make_file_store(directory, min_free_bytes=0)\n"
-      "...     with pando.Store(backend) as store:\n"
-      "...         store.put(['page'], [b'bytes']).wait()\n"
-      "[PageOutcome.done]\n");
+              "= True, sync: bool = False, depth: int = 16) -> StoreBackend"));
 }
 
 void bind_redis_store(nb::module_& m) {
   const RedisStoreOptions usual;
-  m.def(
-      "make_redis_store",
+  def(
+      m, "make_redis_store",
       [](std::vector<std::string> servers, bool cluster, std::string username, std::string password,
          std::string key_prefix, std::optional<double> ttl, double connect_timeout,
          double io_timeout, double min_backoff, double max_backoff, std::size_t pipeline_bytes) {
@@ -191,87 +180,57 @@ void bind_redis_store(nb::module_& m) {
       nb::arg("io_timeout") = to_seconds(usual.io_timeout),
       nb::arg("min_backoff") = to_seconds(usual.min_backoff),
       nb::arg("max_backoff") = to_seconds(usual.max_backoff),
-      nb::arg("pipeline_bytes") = usual.pipeline_bytes,
-      "Pages in a Redis server, or a cluster. Servers are \"host:port\" or \"unix:/path\"; clear() "
-      "removes what begins with `key_prefix`; pages go after `ttl` seconds unless read.");
+      nb::arg("pipeline_bytes") = usual.pipeline_bytes);
 }
 
 void bind_backends(nb::module_& m) {
-  nb::class_<PyBackend> type(
-      m, "StoreBackend",
-      "What keeps the bytes of a Store. Its calls run on the calling thread, and say what became "
-      "of each page.\n\n"
-      ">>> backend = pando.make_memory_store()\n"
-      ">>> backend.put(['a'], [b'bytes'])\n"
-      "[PageOutcome.done]\n"
-      ">>> backend.list()\n"
-      "[StoredPage(key='a', size_bytes=5)]\n");
+  Class<PyBackend> type(m, "StoreBackend");
   type.def_prop_ro("name", [](const PyBackend& self) { return std::string(self.backend->name()); });
   bind_backend_calls(type);
-  m.def(
-      "make_memory_store",
+  def(
+      m, "make_memory_store",
       [](std::uint64_t capacity_bytes) {
         return PyBackend{unwrap(make_memory_store({.capacity_bytes = capacity_bytes}))};
       },
-      nb::arg("capacity_bytes") = 0,
-      "Inside this process, gone with it. Least recently used pages go beyond the capacity; 0: no "
-      "limit.\n\n"
-      ">>> pando.make_memory_store(1 << 20).stats().capacity_bytes\n"
-      "1048576\n");
+      nb::arg("capacity_bytes") = 0);
   bind_file_store(m);
   bind_redis_store(m);
-  bind_struct<StoreFaults>(m, "StoreFaults",
-                           "How often a backend goes wrong, each a share of pages between 0 and 1.")
+  bind_struct<StoreFaults>(m, "StoreFaults")
       .field("seed", &StoreFaults::seed, "int")
-      .field("error", &StoreFaults::error, "float", "A page fails.")
-      .field("short_read", &StoreFaults::short_read, "float",
-             "A page comes with its tail missing, and says it is whole.")
-      .field("flipped_bit", &StoreFaults::flipped_bit, "float",
-             "One bit of a page that is read is another.")
-      .field("stale", &StoreFaults::stale, "float",
-             "A put says done and keeps nothing; a get gives another page's bytes.")
-      .field("delay", &StoreFaults::delay, "float", "A call is late by up to max_delay.")
-      .field("hang", &StoreFaults::hang, "float",
-             "A call does not return before its deadline, nor for max_delay after.")
+      .field("error", &StoreFaults::error, "float")
+      .field("short_read", &StoreFaults::short_read, "float")
+      .field("flipped_bit", &StoreFaults::flipped_bit, "float")
+      .field("stale", &StoreFaults::stale, "float")
+      .field("delay", &StoreFaults::delay, "float")
+      .field("hang", &StoreFaults::hang, "float")
       .property(
           "max_delay", [](const StoreFaults& self) { return to_seconds(self.max_delay); },
           [](StoreFaults& self, double seconds) {
             self.max_delay = to_milliseconds(seconds, "max_delay");
           },
-          "float", "In seconds.")
+          "float")
       .constructible()
       .done();
-  m.def(
-      "make_faulty_store",
+  def(
+      m, "make_faulty_store",
       [](nb::handle inner, const StoreFaults& faults) {
         return PyBackend{make_faulty_store(owned(to_backend(inner)), faults)};
       },
       nb::arg("inner"), nb::arg("faults"),
-      nb::sig("def make_faulty_store(inner: typing.Any, faults: StoreFaults) -> StoreBackend"),
-      "Around another backend, for tests of what is above a store.\n\n"
-      ">>> faults = pando.StoreFaults(flipped_bit=1.0)\n"
-      ">>> backend = pando.make_faulty_store(pando.make_memory_store(), faults)\n"
-      ">>> backend.put(['a'], [b'bytes']), backend.get(['a'], [bytearray(5)])\n"
-      "([PageOutcome.done], [PageOutcome.damaged])\n");
+      nb::sig("def make_faulty_store(inner: typing.Any, faults: StoreFaults) -> StoreBackend"));
 }
 
 void bind_registry(nb::module_& m) {
-  m.def("registered_stores", &registered_stores, nb::sig("def registered_stores() -> list[str]"),
-        "The names that make_store_backend() knows.\n\n"
-        ">>> {'file', 'memory', 'redis'} <= set(pando.registered_stores())\n"
-        "True\n");
-  m.def(
-      "make_store_backend",
+  def(m, "registered_stores", &registered_stores, nb::sig("def registered_stores() -> list[str]"));
+  def(
+      m, "make_store_backend",
       [](std::string_view name, nb::handle options) {
         const Config config = to_config(options);
         return PyBackend{unwrap(run(true, [&] { return make_store_backend(name, config); }))};
       },
       nb::arg("name"), nb::arg("options") = nb::none(),
       nb::sig("def make_store_backend(name: str, options: Config | dict[str, typing.Any] | str | "
-              "None = None) -> StoreBackend"),
-      "A backend by name, with its options by name.\n\n"
-      ">>> pando.make_store_backend('memory', {'capacity_bytes': '1MiB'}).name\n"
-      "'memory'\n");
+              "None = None) -> StoreBackend"));
 }
 
 }  // namespace

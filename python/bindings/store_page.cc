@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "buffers.h"
+#include "docs.h"
 #include "errors.h"
 #include "interpreter.h"
 #include "pando/store.h"
@@ -121,13 +122,7 @@ void bind_store_page(nb::module_& m) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
                                 {Py_bf_releasebuffer, reinterpret_cast<void*>(&release_buffer)},
                                 {0, nullptr}};
-  nb::class_<PyStorePage>(
-      m, "StorePage",
-      "A page on its way to or from a store written in Python: a sequence of buffers, which are "
-      "memoryviews of the cache's own memory. All of them together, one after the other, are the "
-      "value to keep under `key`; the last one is the page's tag (24 bytes). Valid during the call "
-      "only: copy what you keep.",
-      nb::type_slots(slots))
+  Class<PyStorePage>(m, "StorePage", nb::type_slots(slots))
       .def_prop_ro("key", [](const PyStorePage& self) { return self.key; })
       .def("__len__", [](const PyStorePage& self) { return self.pieces.size(); })
       .def(
@@ -144,7 +139,7 @@ void bind_store_page(nb::module_& m) {
             return nb::object(nb::iter(views));
           },
           nb::sig("def __iter__(self) -> collections.abc.Iterator[memoryview]"))
-      .def_prop_ro("size_bytes", &PyStorePage::size_bytes, "Of all buffers.")
+      .def_prop_ro("size_bytes", &PyStorePage::size_bytes)
       .def_prop_ro(
           "addresses",
           [](const PyStorePage& self) {
@@ -152,20 +147,17 @@ void bind_store_page(nb::module_& m) {
               return reinterpret_cast<std::uintptr_t>(piece.data());
             });
           },
-          nb::sig("def addresses(self) -> list[int]"), "Of the buffers.")
+          nb::sig("def addresses(self) -> list[int]"))
       .def_prop_ro(
           "sizes",
           [](const PyStorePage& self) {
             return per_piece(self, [](std::span<std::byte> piece) { return piece.size(); });
           },
-          nb::sig("def sizes(self) -> list[int]"), "Of the buffers, in bytes.")
-      .def("tobytes", &bytes_of, nb::sig("def tobytes(self) -> bytes"),
-           "All buffers as one, copied.")
+          nb::sig("def sizes(self) -> list[int]"))
+      .def("tobytes", &bytes_of, nb::sig("def tobytes(self) -> bytes"))
       .def("copy_from", &copy_from, nb::arg("data"),
            nb::sig("def copy_from(self, data: typing_extensions.Buffer | "
-                   "numpy.typing.NDArray[typing.Any]) -> PageOutcome"),
-           "Fills all buffers from one. `PageOutcome.damaged` where it is not as long as they are: "
-           "what get() may return for the page.")
+                   "numpy.typing.NDArray[typing.Any]) -> PageOutcome"))
       .def("__repr__", [](const PyStorePage& self) {
         return fmt::format("<pando.StorePage {} of {} bytes>", self.key, self.size_bytes());
       });

@@ -65,29 +65,22 @@ struct PyStoreCall {
 };
 
 void bind_call(nb::module_& m) {
-  nb::enum_<PageOutcome>(m, "PageOutcome", "What became of one page of a call.")
-      .value("pending", PageOutcome::pending,
-             "Nothing yet; at the end of a call: it was called off before this page.")
-      .value("done", PageOutcome::done, "There; read and verified; written; removed.")
-      .value("missing", PageOutcome::missing, "The store does not have it.")
-      .value("damaged", PageOutcome::damaged, "What the store has is not what was put.")
-      .value("failed", PageOutcome::failed, "See StoreCall.wait().");
-  nb::class_<PyStoreCall>(m, "StoreCall",
-                          "A call under way, see Store. Dropping it does not stop it.")
+  Enum<PageOutcome>(m, "PageOutcome")
+      .value("pending", PageOutcome::pending)
+      .value("done", PageOutcome::done)
+      .value("missing", PageOutcome::missing)
+      .value("damaged", PageOutcome::damaged)
+      .value("failed", PageOutcome::failed);
+  Class<PyStoreCall>(m, "StoreCall")
       .def_prop_ro("finished", &PyStoreCall::finished)
-      .def("wait", &PyStoreCall::wait, nb::sig("def wait(self) -> list[PageOutcome]"),
-           "Blocks until finished, and says what became of each page. Raises the first error, "
-           "TimedOut and Cancelled among them; missing and damaged pages are none.")
-      .def(
-          "cancel", [](const PyStoreCall& self) { self.held->call.cancel(); },
-          "A call that has not begun is finished at once. Else the backend stops soon.")
+      .def("wait", &PyStoreCall::wait, nb::sig("def wait(self) -> list[PageOutcome]"))
+      .def("cancel", [](const PyStoreCall& self) { self.held->call.cancel(); })
       .def("__len__", [](const PyStoreCall& self) { return self.held->call.size(); })
       .def("outcome", &PyStoreCall::outcome, nb::arg("i"))
       .def_prop_ro("outcomes", &PyStoreCall::outcomes,
                    nb::sig("def outcomes(self) -> list[PageOutcome]"))
-      .def_prop_ro(
-          "num_leading", [](const PyStoreCall& self) { return self.held->call.num_leading(); },
-          "Pages done, counted from the first up to one that is not; grows while the call runs.");
+      .def_prop_ro("num_leading",
+                   [](const PyStoreCall& self) { return self.held->call.num_leading(); });
 }
 
 // ---- Store.
@@ -123,14 +116,13 @@ Store::Timeout to_timeout(std::optional<double> seconds) {
   return to_milliseconds(*seconds, "timeout");
 }
 
-void bind_store_calls(nb::class_<PyStore>& type) {
+void bind_store_calls(Class<PyStore>& type) {
   type.def(
           "exists",
           [](PyStore& self, std::vector<std::string> keys, std::optional<double> timeout) {
             return self.track(self.open().exists(std::move(keys), to_timeout(timeout)));
           },
-          nb::arg("keys"), nb::arg("timeout") = nb::none(),
-          "Whether the pages are there: `done` or `missing`.")
+          nb::arg("keys"), nb::arg("timeout") = nb::none())
       .def(
           "get",
           [](PyStore& self, std::vector<std::string> keys, nb::handle buffers,
@@ -142,9 +134,7 @@ void bind_store_calls(nb::class_<PyStore>& type) {
           nb::arg("keys"), nb::arg("buffers"), nb::arg("timeout") = nb::none(),
           nb::sig("def get(self, keys: collections.abc.Sequence[str], buffers: "
                   "collections.abc.Sequence[typing.Any], timeout: float | None = None) -> "
-                  "StoreCall"),
-          "Reads pages into memory of the caller: for each key a writable buffer or a list of "
-          "them, which belong to the call until it has finished.")
+                  "StoreCall"))
       .def(
           "put",
           [](PyStore& self, std::vector<std::string> keys, nb::handle buffers,
@@ -156,9 +146,7 @@ void bind_store_calls(nb::class_<PyStore>& type) {
           nb::arg("keys"), nb::arg("buffers"), nb::arg("timeout") = nb::none(),
           nb::sig("def put(self, keys: collections.abc.Sequence[str], buffers: "
                   "collections.abc.Sequence[typing.Any], timeout: float | None = None) -> "
-                  "StoreCall"),
-          "Writes pages from memory of the caller: for each key a buffer or a list of them, which "
-          "must stay as they are until the call has finished.")
+                  "StoreCall"))
       .def(
           "remove",
           [](PyStore& self, std::vector<std::string> keys, std::optional<double> timeout) {
@@ -170,24 +158,11 @@ void bind_store_calls(nb::class_<PyStore>& type) {
           [](PyStore& self, std::optional<double> timeout) {
             return self.track(self.open().clear(to_timeout(timeout)));
           },
-          nb::arg("timeout") = nb::none(),
-          "After the writes that were asked for before it, and before those asked for after it.");
+          nb::arg("timeout") = nb::none());
 }
 
 void bind_store(nb::module_& m) {
-  nb::class_<PyStore> type(
-      m, "Store",
-      "What a cache talks to: queues calls on a backend, runs them on threads of its own, checks "
-      "every byte that comes back, and gives each call a deadline and a way to cancel. The backend "
-      "is one of the library's, or an object with the methods that register_store() tells of. "
-      "Closing it, or dropping it, cancels what is queued and waits for what runs.\n\n"
-      ">>> store = pando.Store(pando.make_memory_store())\n"
-      ">>> store.put(['a', 'b'], [b'first', [b'sec', b'ond']]).wait()\n"
-      "[PageOutcome.done, PageOutcome.done]\n"
-      ">>> page = np.zeros(6, np.uint8)\n"
-      ">>> store.get(['b'], [page]).wait(), page.tobytes()\n"
-      "([PageOutcome.done], b'second')\n"
-      ">>> store.close()\n");
+  Class<PyStore> type(m, "Store");
   const StoreOptions usual;
   type.def(
           "__init__",
@@ -206,10 +181,8 @@ void bind_store(nb::module_& m) {
           nb::sig("def __init__(self, backend: typing.Any, *, num_read_threads: int = 1, "
                   "num_write_threads: int = 1, max_queued_pages: int = 16384, timeout: float = "
                   "30.0) -> None"))
-      .def(
-          "stats", [](const PyStore& self) { return self.open().stats(); },
-          "Totals since the store was opened.")
-      .def("close", &PyStore::close, "Cancels what is queued and waits for what runs.")
+      .def("stats", [](const PyStore& self) { return self.open().stats(); })
+      .def("close", &PyStore::close)
       .def(
           "__enter__", [](nb::handle_t<PyStore> self) { return nb::borrow(self); },
           nb::sig("def __enter__(self) -> Store"))
@@ -220,27 +193,20 @@ void bind_store(nb::module_& m) {
 }
 
 void bind_stats(nb::module_& m) {
-  bind_struct<StoredPage>(m, "StoredPage", "A page that a store has.")
+  bind_struct<StoredPage>(m, "StoredPage")
       .field("key", &StoredPage::key, "str")
       .field("size_bytes", &StoredPage::size_bytes, "int")
       .constructible()
       .done();
-  bind_struct<PageTag>(m, "PageTag",
-                       "Kept with the bytes of a page, so that readers can tell that "
-                       "they are this page's.")
+  bind_struct<PageTag>(m, "PageTag")
       .field("size_bytes", &PageTag::size_bytes, "int")
       .field("checksum_low", &PageTag::checksum_low, "int")
       .field("checksum_high", &PageTag::checksum_high, "int")
       .constructible()
       .done()
-      .def(
-          "__eq__",
-          [](const PageTag& a, nb::handle b) {
-            return nb::isinstance<PageTag>(b) && a == nb::cast<const PageTag&>(b);
-          },
-          nb::sig("def __eq__(self, other: object, /) -> bool"));
-  m.def(
-      "make_page_tag",
+      .def_equality();
+  def(
+      m, "make_page_tag",
       [](std::string key, nb::handle buffers) {
         nb::list one;
         one.append(buffers);
@@ -248,35 +214,32 @@ void bind_stats(nb::module_& m) {
         return make_page_tag(page.pages.front());
       },
       nb::arg("key"), nb::arg("buffers"),
-      nb::sig("def make_page_tag(key: str, buffers: typing.Any) -> PageTag"),
-      "The tag of a page: of its key, and of a buffer or a list of them.\n\n"
-      ">>> pando.make_page_tag('a', b'bytes') == pando.make_page_tag('a', [b'by', b'tes'])\n"
-      "True\n");
-  bind_struct<BackendStats>(m, "BackendStats", "What a backend tells of itself.")
-      .field("num_pages", &BackendStats::num_pages, "int", "Held now, as far as it knows.")
+      nb::sig("def make_page_tag(key: str, buffers: typing.Any) -> PageTag"));
+  bind_struct<BackendStats>(m, "BackendStats")
+      .field("num_pages", &BackendStats::num_pages, "int")
       .field("size_bytes", &BackendStats::size_bytes, "int")
-      .field("capacity_bytes", &BackendStats::capacity_bytes, "int", "0: no limit of its own.")
+      .field("capacity_bytes", &BackendStats::capacity_bytes, "int")
       .field("evicted_pages", &BackendStats::evicted_pages, "int")
       .field("damaged_pages", &BackendStats::damaged_pages, "int")
       .field("foreign_files", &BackendStats::foreign_files, "int")
       .field("reconnects", &BackendStats::reconnects, "int")
       .constructible()
       .done();
-  bind_struct<StoreStats>(m, "StoreStats", "Totals since the store was opened.")
+  bind_struct<StoreStats>(m, "StoreStats")
       .field("read_pages", &StoreStats::read_pages, "int")
       .field("read_bytes", &StoreStats::read_bytes, "int")
       .field("written_pages", &StoreStats::written_pages, "int")
       .field("written_bytes", &StoreStats::written_bytes, "int")
-      .field("missing_pages", &StoreStats::missing_pages, "int", "Asked for by get.")
+      .field("missing_pages", &StoreStats::missing_pages, "int")
       .field("damaged_pages", &StoreStats::damaged_pages, "int")
       .field("failed_pages", &StoreStats::failed_pages, "int")
       .field("timed_out_calls", &StoreStats::timed_out_calls, "int")
       .field("cancelled_calls", &StoreStats::cancelled_calls, "int")
-      .field("refused_calls", &StoreStats::refused_calls, "int", "The queue was full.")
-      .field("read_ns", &StoreStats::read_ns, "int", "Spent inside get of the backend.")
+      .field("refused_calls", &StoreStats::refused_calls, "int")
+      .field("read_ns", &StoreStats::read_ns, "int")
       .field("write_ns", &StoreStats::write_ns, "int")
-      .field("pending_read_pages", &StoreStats::pending_read_pages, "int", "Now.")
-      .field("pending_write_pages", &StoreStats::pending_write_pages, "int", "Now.")
+      .field("pending_read_pages", &StoreStats::pending_read_pages, "int")
+      .field("pending_write_pages", &StoreStats::pending_write_pages, "int")
       .field("backend", &StoreStats::backend, "BackendStats")
       .done();
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "buffers.h"
+#include "docs.h"
 #include "errors.h"
 #include "pando/config.h"
 #include "pando/events.h"
@@ -23,6 +24,8 @@ namespace pando::python {
 struct PyBackend {
   std::shared_ptr<StoreBackend> backend;
 };
+template <>
+inline constexpr std::string_view documented_as<PyBackend> = "StoreBackend";
 
 /// Of a StoreBackend, or around an object that has the methods of one, which it keeps.
 std::shared_ptr<StoreBackend> to_backend(nb::handle backend);

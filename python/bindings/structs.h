@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binds plain structs: options and results. bind_struct<T>(m, "Name", "doc").field("x", &T::x,
-// "int") gives a class with a keyword-only constructor that refuses unknown names, attributes, a
-// repr, and a signature for the stubs.
+// Binds plain structs: options and results. bind_struct<T>(m, "Name").field("x", &T::x, "int")
+// gives a class with a keyword-only constructor that refuses unknown names, attributes, a repr, and
+// a signature for the stubs. The docstrings are the comments of T and of its fields (docs.h).
 #pragma once
 
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 
+#include <concepts>
 #include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "docs.h"
 
 namespace pando::python {
 
@@ -127,10 +130,45 @@ class StructBinder {
   std::vector<std::string> names_, types_;
 };
 
+/// With the docstrings of the headers.
+template <typename T>
+class DocumentedStruct {
+ public:
+  template <typename... Extra>
+  DocumentedStruct(nb::module_& m, const char* name, const Extra&... extra)
+      : binder_(m, name, doc_of<T>(), extra...) {}
+
+  template <typename Pointer>
+  DocumentedStruct& field(Member<T> member, Pointer pointer, const char* python_type) {
+    binder_.field(member.name, pointer, python_type, member.text());
+    return *this;
+  }
+  template <typename Get, typename Set>
+  DocumentedStruct& property(Member<T> member, Get get, Set set, const char* python_type,
+                             const char* taken_type = nullptr) {
+    binder_.property(member.name, get, set, python_type, member.text(), taken_type);
+    return *this;
+  }
+  DocumentedStruct& constructible() {
+    binder_.constructible();
+    return *this;
+  }
+  Class<T> done() { return Class<T>(binder_.done()); }
+
+ private:
+  StructBinder<T> binder_;
+};
+
 template <typename T, typename... Extra>
 StructBinder<T> bind_struct(nb::module_& m, const char* name, const char* doc,
                             const Extra&... extra) {
   return StructBinder<T>(m, name, doc, extra...);
+}
+template <typename T, typename... Extra>
+requires(!std::convertible_to<Extra, const char*> &&
+         ...) DocumentedStruct<T> bind_struct(nb::module_& m, const char* name,
+                                              const Extra&... extra) {
+  return DocumentedStruct<T>(m, name, extra...);
 }
 
 }  // namespace pando::python

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "buffers.h"
+#include "docs.h"
 #include "errors.h"
 
 namespace pando::python {
@@ -55,21 +56,13 @@ std::string repr_of(const PyTensorView& self) {
 }  // namespace
 
 void bind_tensor_view(nb::module_& m) {
-  nb::class_<PyTensorView>(
-      m, "TensorView",
-      "Part of a pool as a tensor, without a copy; the pool stays as long as the view or an array "
-      "made of it does. `numpy()` for NumPy, which knows neither bf16 nor fp8: there it has their "
-      "bits. Everything that reads DLPack gets the true type: `torch.from_dlpack(view)`.\n\n"
-      ">>> geometry = pando.mha_geometry(num_layers=1, heads=2, head_dim=4)\n"
-      ">>> view = pando.KvPool(geometry, capacity_tokens=7).key(0)\n"
-      ">>> view.shape, view.dtype, view.numpy().dtype.name\n"
-      "((8, 2, 4), DType.bf16, 'uint16')\n")
+  Class<PyTensorView>(m, "TensorView")
       .def_prop_ro(
           "shape", [](const PyTensorView& v) { return entries(v.view.shape, v.view.rank); },
           nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro(
           "strides", [](const PyTensorView& v) { return entries(v.view.strides, v.view.rank); },
-          nb::sig("def strides(self) -> tuple[int, ...]"), "In bytes.")
+          nb::sig("def strides(self) -> tuple[int, ...]"))
       .def_prop_ro("dtype", [](const PyTensorView& v) { return v.view.dtype; })
       .def_prop_ro("kind", [](const PyTensorView& v) { return v.kind; })
       .def_prop_ro(
@@ -77,8 +70,7 @@ void bind_tensor_view(nb::module_& m) {
           [](const PyTensorView& v) { return reinterpret_cast<std::uintptr_t>(v.view.data); })
       .def(
           "numpy", [](nb::handle_t<PyTensorView> self) { return as_numpy(self); },
-          nb::sig("def numpy(self) -> numpy.typing.NDArray[typing.Any]"),
-          "A NumPy array over the memory: writing to it writes to the pool.")
+          nb::sig("def numpy(self) -> numpy.typing.NDArray[typing.Any]"))
       .def(
           "__array__",
           [](nb::handle_t<PyTensorView> self, nb::handle dtype, nb::handle copy) {

@@ -147,18 +147,14 @@ Result<std::uint64_t> write_trace(const PyTrace& trace, const std::string& path)
 }
 
 void bind_request(nb::module_& m) {
-  bind_struct<TraceRequest>(m, "TraceRequest",
-                            "A request of a trace. Equal block ids mean equal content and equal "
-                            "prefix.\n\n"
-                            ">>> pando.TraceRequest(input_length=32, blocks=[7, 8]).blocks\n"
-                            "array([7, 8], dtype=uint64)\n")
+  bind_struct<TraceRequest>(m, "TraceRequest")
       .field("arrival_s", &TraceRequest::arrival_s, "float")
-      .field("input_length", &TraceRequest::input_length, "int", "Tokens.")
-      .field("output_length", &TraceRequest::output_length, "int", "Tokens.")
+      .field("input_length", &TraceRequest::input_length, "int")
+      .field("output_length", &TraceRequest::output_length, "int")
       .property(
           "session", [](const TraceRequest& r) { return to_text(r.session); },
           [](TraceRequest& r, nb::handle session) { r.session = from_text(session, "session"); },
-          "str", "Empty if the trace has none.")
+          "str")
       .property(
           "blocks",
           [](const TraceRequest& r) { return to_numpy(std::span<const std::size_t>(r.blocks)); },
@@ -166,7 +162,7 @@ void bind_request(nb::module_& m) {
             const Items<std::size_t> items(blocks, "blocks");
             r.blocks.assign(items.view().begin(), items.view().end());
           },
-          "numpy.typing.NDArray[numpy.uint64]", "An id per block of the input.")
+          "numpy.typing.NDArray[numpy.uint64]")
       .property(
           "tokens",
           [](const TraceRequest& r) { return to_numpy(std::span<const Token>(r.tokens)); },
@@ -174,27 +170,19 @@ void bind_request(nb::module_& m) {
             const Items<Token> items(tokens, "tokens");
             r.tokens.assign(items.view().begin(), items.view().end());
           },
-          "numpy.typing.NDArray[numpy.int32]", "Of the input, where the trace has them.")
+          "numpy.typing.NDArray[numpy.int32]")
       .constructible()
       .done();
 }
 
 void bind_trace(nb::module_& m) {
-  nb::class_<TraceIterator>(m, "TraceIterator", "Over the requests of a Trace.")
+  Class<TraceIterator>(m, "TraceIterator")
       .def(
           "__iter__", [](nb::handle self) { return nb::borrow(self); },
           nb::sig("def __iter__(self) -> TraceIterator"))
       .def("__next__", &TraceIterator::next)
-      .def_prop_ro("skipped_lines", &TraceIterator::skipped_lines,
-                   "That made no sense, with skip_bad.");
-  nb::class_<PyTrace>(
-      m, "Trace",
-      "Requests in order of arrival, to be read as often as wanted: from files (open_trace), from "
-      "a seed (generate), or from objects as a line of a trace has them.\n\n"
-      ">>> trace = pando.Trace([{'timestamp': 0, 'input_length': 32, 'output_length': 1,\n"
-      "...                       'hash_ids': [1, 2]}], block_tokens=16)\n"
-      ">>> [request.input_length for request in trace]\n"
-      "[32]\n")
+      .def_prop_ro("skipped_lines", &TraceIterator::skipped_lines);
+  Class<PyTrace>(m, "Trace")
       .def(
           "__init__",
           [](PyTrace* self, nb::handle requests, std::optional<std::size_t> block_tokens) {
@@ -205,23 +193,21 @@ void bind_trace(nb::module_& m) {
                   "typing.Any]], block_tokens: int | None = None) -> None"))
       .def("__iter__", [](const PyTrace& self) { return std::make_unique<TraceIterator>(self); })
       .def_prop_ro("files", [](const PyTrace& self) { return self.files; })
-      .def_prop_ro(
-          "block_tokens",
-          [](const PyTrace& self) {
-            if (self.once) raise_invalid("block_tokens: standard input can be read only once");
-            return unwrap(PeekedTrace::create(unwrap(self.open())))->block_tokens();
-          },
-          "Tokens per block. Reads the first request.")
+      .def_prop_ro("block_tokens",
+                   [](const PyTrace& self) {
+                     if (self.once)
+                       raise_invalid("block_tokens: standard input can be read only once");
+                     return unwrap(PeekedTrace::create(unwrap(self.open())))->block_tokens();
+                   })
       .def(
           "write",
           [](const PyTrace& self, nb::handle path) {
             const std::string to = to_paths(path).at(0);
             return unwrap(run(true, [&] { return write_trace(self, to); }));
           },
-          nb::arg("path"), nb::sig("def write(self, path: str | os.PathLike[str]) -> int"),
-          "Writes it as JSON lines, as `pando gen` does. Returns the number of requests.");
-  m.def(
-      "open_trace",
+          nb::arg("path"), nb::sig("def write(self, path: str | os.PathLike[str]) -> int"));
+  def(
+      m, "open_trace",
       [](nb::handle paths, std::optional<std::size_t> block_tokens, bool skip_bad,
          std::size_t reorder, bool same_ids) {
         return trace_of_files(to_paths(paths), {.block_tokens = block_tokens,
@@ -233,59 +219,30 @@ void bind_trace(nb::module_& m) {
       nb::arg("skip_bad") = false, nb::arg("reorder") = 0, nb::arg("same_ids") = false,
       nb::sig("def open_trace(paths: str | os.PathLike[str] | collections.abc.Sequence[str | "
               "os.PathLike[str]], *, block_tokens: int | None = None, skip_bad: bool = False, "
-              "reorder: int = 0, same_ids: bool = False) -> Trace"),
-      "A trace in files: JSON lines with hash_ids or tokens, or CSV with lengths; plain, gzip or "
-      "zstd. Several are merged by time. It is read when it is used.\n\n"
-      "`skip_bad`: count lines that make no sense instead of stopping at them. `reorder`: look "
-      "ahead so many requests and take the earliest first, for recorded traces. `same_ids`: equal "
-      "ids of several files are equal blocks.\n\n"
-      ">>> import tempfile\n"
-      ">>> folder = tempfile.TemporaryDirectory()\n"
-      ">>> path = folder.name + '/chat.jsonl'\n"
-      ">>> pando.generate('chat', requests=20).write(path)\n"
-      "20\n"
-      ">>> len(list(pando.open_trace(path)))\n"
-      "20\n"
-      ">>> folder.cleanup()\n");
-  m.def(
-      "generate", &generated, nb::arg("workload"), nb::arg("options"),
+              "reorder: int = 0, same_ids: bool = False) -> Trace"));
+  def(m, "generate", &generated, nb::arg("workload"), nb::arg("options"),
       nb::sig("def generate(workload: str, *, seed: int = ..., requests: int = ..., block_tokens: "
               "int = ..., rate: float = ..., think: float = ..., system_prompts: int = ..., "
               "system_tokens: int = ..., user_tokens: int = ..., output_tokens: int = ..., zipf: "
               "float = ..., contexts: int = ..., context_tokens: int = ..., turns: int = ..., "
               "documents: int = ..., document_tokens: int = ..., documents_per_request: int = ..., "
-              "branching: int = ..., depth: int = ...) -> Trace"),
-      "A workload from nothing but a seed: chat, agent, rag, tree or batch. Same options, same "
-      "trace, on every machine. Unless given, options are what is usual for the workload; `pando "
-      "gen` has the same.\n\n"
-      ">>> trace = pando.generate('rag', requests=5, seed=3)\n"
-      ">>> len(list(trace)), trace.block_tokens\n"
-      "(5, 16)\n");
-  m.def("workload_names", &workload_names,
-        "What generate() knows.\n\n"
-        ">>> pando.workload_names()\n"
-        "['chat', 'agent', 'rag', 'tree', 'batch']\n");
+              "branching: int = ..., depth: int = ...) -> Trace"));
+  def(m, "workload_names", &workload_names);
 }
 
 void bind_models(nb::module_& m) {
-  nb::class_<Model>(m, "Model", "What a token's KV is like in a model.")
+  Class<Model>(m, "Model")
       .def_ro("name", &Model::name)
       .def_prop_ro(
           "geometry", [](const Model& model) { return Geometry(model.geometry); },
-          nb::sig("def geometry(self) -> Geometry"), "Of pages of one token.")
+          nb::sig("def geometry(self) -> Geometry"))
       .def_prop_ro("token_bytes", [](const Model& model) { return model.geometry.token_bytes(); });
-  m.def("model_names", &model_names,
-        "The models that find_model() knows by name.\n\n"
-        ">>> 'llama-3.1-8b' in pando.model_names()\n"
-        "True\n");
-  m.def(
-      "find_model",
+  def(m, "model_names", &model_names);
+  def(
+      m, "find_model",
       [](nb::handle name_or_path) { return unwrap(find_model(to_paths(name_or_path).at(0))); },
       nb::arg("name_or_path"),
-      nb::sig("def find_model(name_or_path: str | os.PathLike[str]) -> Model"),
-      "A model of the built-in table, or of a config.json as Hugging Face writes it.\n\n"
-      ">>> pando.find_model(pando.model_names()[0]).token_bytes > 0\n"
-      "True\n");
+      nb::sig("def find_model(name_or_path: str | os.PathLike[str]) -> Model"));
 }
 
 }  // namespace

@@ -32,53 +32,41 @@ nb::object side_of(const PyWindowPool& self, KvPool* side) {
   return nb::cast(PyKvPool{{self.pool, side}, self.device});
 }
 
+void make_window_pool(PyWindowPool* self, const Geometry& geometry, nb::object slots,
+                      std::vector<std::size_t> full_layers, std::vector<std::size_t> window_layers,
+                      nb::handle arena, DeviceLayout layout) {
+  if (!nb::isinstance<PyWindowAllocator>(slots))
+    raise_invalid(fmt::format("slots: expected a WindowAllocator, got {}", class_name(slots)));
+  const PyArena memory = to_arena(arena);
+  const WindowPoolOptions options{.geometry = geometry,
+                                  .full_layers = std::move(full_layers),
+                                  .window_layers = std::move(window_layers),
+                                  .layout = layout};
+  std::unique_ptr<WindowPool> pool = nb::cast<PyWindowAllocator&>(slots).call(
+      "WindowPool",
+      [&](WindowAllocator& a) { return unwrap(WindowPool::create(options, a, *memory.arena)); });
+  const std::shared_ptr<nb::object> kept = keep(slots);
+  new (self) PyWindowPool{{pool.release(), [memory, kept](WindowPool* p) { delete p; }},
+                          kept,
+                          memory->kind(),
+                          memory->device()};
+}
+
 }  // namespace
 
 void bind_window_pool(nb::module_& m) {
   using Py = PyWindowPool;
-  nb::class_<Py>(
-      m, "WindowPool",
-      "The bytes of a model that mixes full-attention and sliding-window layers. Slots are always "
-      "full slots. Page size and planes are those of the geometry, layers those given.\n\n"
-      ">>> slots = pando.WindowAllocator(64, 16)\n"
-      ">>> geometry = pando.mha_geometry(num_layers=1, heads=2, head_dim=4)\n"
-      ">>> pool = pando.WindowPool(geometry, slots, full_layers=[0], window_layers=[1, 2])\n"
-      ">>> pool.full.num_pages, pool.window.num_pages\n"
-      "(65, 17)\n")
-      .def(
-          "__init__",
-          [](Py* self, const Geometry& geometry, nb::object slots,
-             std::vector<std::size_t> full_layers, std::vector<std::size_t> window_layers,
-             nb::handle arena, DeviceLayout layout) {
-            if (!nb::isinstance<PyWindowAllocator>(slots))
-              raise_invalid(
-                  fmt::format("slots: expected a WindowAllocator, got {}", class_name(slots)));
-            const PyArena memory = to_arena(arena);
-            const WindowPoolOptions options{.geometry = geometry,
-                                            .full_layers = std::move(full_layers),
-                                            .window_layers = std::move(window_layers),
-                                            .layout = layout};
-            std::unique_ptr<WindowPool> pool =
-                nb::cast<PyWindowAllocator&>(slots).call("WindowPool", [&](WindowAllocator& a) {
-                  return unwrap(WindowPool::create(options, a, *memory.arena));
-                });
-            const std::shared_ptr<nb::object> kept = keep(slots);
-            new (self) Py{{pool.release(), [memory, kept](WindowPool* p) { delete p; }},
-                          kept,
-                          memory->kind(),
-                          memory->device()};
-          },
-          nb::arg("geometry"), nb::arg("slots"), nb::kw_only(), nb::arg("full_layers"),
-          nb::arg("window_layers"), nb::arg("arena") = nb::none(),
-          nb::arg("layout") = DeviceLayout::layer_first,
-          nb::sig("def __init__(self, geometry: Geometry, slots: WindowAllocator, *, full_layers: "
-                  "collections.abc.Sequence[int], window_layers: collections.abc.Sequence[int], "
-                  "arena: Arena | None = None, layout: DeviceLayout = ...) "
-                  "-> None"))
+  Class<Py>(m, "WindowPool")
+      .def("__init__", make_window_pool, nb::arg("geometry"), nb::arg("slots"), nb::kw_only(),
+           nb::arg("full_layers"), nb::arg("window_layers"), nb::arg("arena") = nb::none(),
+           nb::arg("layout") = DeviceLayout::layer_first,
+           nb::sig("def __init__(self, geometry: Geometry, slots: WindowAllocator, *, full_layers: "
+                   "collections.abc.Sequence[int], window_layers: collections.abc.Sequence[int], "
+                   "arena: Arena | None = None, layout: DeviceLayout = ...) "
+                   "-> None"))
       .def_prop_ro(
           "full", [](const Py& self) { return side_of(self, self.pool->full()); },
-          nb::sig("def full(self) -> KvPool | None"),
-          "The pool of the full layers, numbered 0, 1, ... in the order given.")
+          nb::sig("def full(self) -> KvPool | None"))
       .def_prop_ro(
           "window", [](const Py& self) { return side_of(self, self.pool->window()); },
           nb::sig("def window(self) -> KvPool | None"))
@@ -113,9 +101,7 @@ void bind_window_pool(nb::module_& m) {
           },
           nb::arg("layer"), nb::arg("slots"), nb::arg("planes"),
           nb::sig("def set(self, layer: int, slots: numpy.typing.ArrayLike, planes: "
-                  "collections.abc.Sequence[typing.Any]) -> None"),
-          "As KvPool.set(). In a window layer, rows of slots without a window go to the padding "
-          "slot.")
+                  "collections.abc.Sequence[typing.Any]) -> None"))
       .def(
           "move",
           [](Py& self, SlotsArg dst, SlotsArg src) {
@@ -125,8 +111,7 @@ void bind_window_pool(nb::module_& m) {
               unwrap(run(true, [&] { return self.pool->move(to, from); }));
             });
           },
-          nb::arg("dst"), nb::arg("src"),
-          "In all layers; of window layers, where both slots have a window.");
+          nb::arg("dst"), nb::arg("src"));
 }
 
 }  // namespace pando::python

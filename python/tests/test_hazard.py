@@ -62,9 +62,9 @@ def test_options_name_a_policy() -> None:
         allocator = pando.PagedAllocator(16)
         cache = pando.PrefixCache(allocator, pando.CacheOptions(policy="mru"), **fields)
         for token in (1, 2, 3):
-            cache.insert([token], allocator.alloc(1))
+            cache.paths.insert([token], allocator.alloc(1))
         cache.evict(2)
-        return next(key for key in (1, 2, 3) if cache.probe([key]))
+        return next(key for key in (1, 2, 3) if cache.paths.probe([key]))
 
     assert survivor() == 1
     assert survivor(policy="lru") == 3  # what is given wins

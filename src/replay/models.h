@@ -13,14 +13,16 @@
 
 namespace pando {
 
+/// What a token's KV is like in a model.
 struct Model {
-  std::string name;
+  std::string name;   ///< as find_model() knows it
   Geometry geometry;  ///< of pages of one token
 };
 
-/// A name of the table, or the path of a config.json.
+/// A model of the built-in table by name, or of a config.json by its path, as Hugging Face writes
+/// it.
 Result<Model> find_model(const std::string& name_or_path);
-std::vector<std::string> model_names();
+std::vector<std::string> model_names();  ///< the names in the built-in table
 
 /// What a config.json says. `name` is for messages.
 Result<Geometry> parse_model_config(std::string_view json, const std::string& name);

@@ -24,20 +24,24 @@ struct PlanPoint {
   double hit_ratio = 0;  ///< by blocks
 };
 
+/// Hit ratios of a policy, by capacity.
 struct PlanCurve {
-  std::string policy;
-  std::string method;
+  std::string policy;             ///< its name
+  std::string method;             ///< how it was found
   std::vector<PlanPoint> points;  ///< by capacity
 
-  /// Between two points, on the line from one to the other.
+  /// The hit ratio at this capacity: between two points, on the line from one to the other.
   double at(std::uint64_t capacity_blocks) const;
 };
 
+/// The hit ratio of a trace at every capacity.
 struct Plan {
-  std::uint64_t requests = 0, blocks = 0, unique_blocks = 0;
-  std::size_t block_tokens = 0;
-  double infinite_hit_ratio = 0;
-  double sample_rate = 1;
+  std::uint64_t requests = 0;       ///< requests of the trace
+  std::uint64_t blocks = 0;         ///< blocks of all inputs
+  std::uint64_t unique_blocks = 0;  ///< different blocks among them
+  std::size_t block_tokens = 0;     ///< tokens of a block
+  double infinite_hit_ratio = 0;    ///< with room for everything
+  double sample_rate = 1;           ///< share of the blocks that was looked at
   /// How far lru's curve may be off: half of how far those of two halves of the sample are apart at
   /// most. 0 where nothing is sampled.
   double sample_error = 0;
@@ -45,6 +49,7 @@ struct Plan {
   std::vector<PlanCurve> curves;
   std::uint64_t knee_blocks = 0;  ///< of lru: where more begins to buy less
 
+  /// The curve of this policy; it must be there.
   const PlanCurve& curve(const std::string& policy) const;
 };
 

@@ -60,42 +60,51 @@ struct SeriesPoint {
   PerTier<std::uint64_t> evicted_tokens = {};  ///< in it
 };
 
+/// What a replay found.
 struct ReplayResults {
-  std::uint64_t requests = 0;
-  std::uint64_t truncated_requests = 0;  ///< too long for the device: only their beginning is kept
-  std::uint64_t blocks = 0;
-  std::uint64_t unique_blocks = 0;
-  bool unique_blocks_estimated = false;
-  std::uint64_t input_tokens = 0, output_tokens = 0;
-  PerTier<std::uint64_t> hit_blocks, hit_tokens;
-  PerTier<std::uint64_t> capacity_tokens, peak_tokens, evicted_tokens;
-  std::uint64_t evicted_nodes = 0;
+  std::uint64_t requests = 0;  ///< requests of the trace
+  /// Requests too long for the device: only their beginning is kept.
+  std::uint64_t truncated_requests = 0;
+  std::uint64_t blocks = 0;                ///< blocks of all inputs
+  std::uint64_t unique_blocks = 0;         ///< different blocks among them
+  bool unique_blocks_estimated = false;    ///< whether `unique_blocks` is an estimate
+  std::uint64_t input_tokens = 0;          ///< tokens of all inputs
+  std::uint64_t output_tokens = 0;         ///< tokens of all outputs
+  PerTier<std::uint64_t> hit_blocks;       ///< by tier: blocks that inputs found there
+  PerTier<std::uint64_t> hit_tokens;       ///< by tier: tokens that inputs found there
+  PerTier<std::uint64_t> capacity_tokens;  ///< by tier: what fits in
+  PerTier<std::uint64_t> peak_tokens;      ///< by tier: the most that was in it
+  PerTier<std::uint64_t> evicted_tokens;   ///< by tier: what left it
+  std::uint64_t evicted_nodes = 0;         ///< nodes of the tree that went
   /// Of all inputs and of what was found, where attention is said to cost something: in tokens that
   /// cost what the first one does.
   double input_cost = 0, hit_cost = 0;
-  std::uint64_t backed_up_tokens = 0, loaded_tokens = 0, stored_tokens = 0, fetched_tokens = 0;
-  std::uint64_t failed_copies = 0;
-  std::size_t token_bytes = 0;  ///< 0: unknown
-  std::uint64_t verified_tokens = 0;
+  std::uint64_t backed_up_tokens = 0;  ///< copied from device to host
+  std::uint64_t loaded_tokens = 0;     ///< copied from host to device
+  std::uint64_t stored_tokens = 0;     ///< copied from host to store
+  std::uint64_t fetched_tokens = 0;    ///< copied from store to host
+  std::uint64_t failed_copies = 0;     ///< copies between tiers that failed
+  std::size_t token_bytes = 0;         ///< 0: unknown
+  std::uint64_t verified_tokens = 0;   ///< with bytes: tokens whose KV was compared
   PerEnum<Miss, std::uint64_t, kMisses.size()> missed_blocks;
   PerEnum<Operation, Histogram, kOperations.size()> nanoseconds;
-  std::vector<SeriesPoint> series;
+  std::vector<SeriesPoint> series;  ///< over the trace, in at most 256 stretches
 
   // Timed replays.
   bool is_timed = false;
-  double last_finish_s = 0;
+  double last_finish_s = 0;  ///< when the last request ended, in seconds of the trace
   std::uint64_t max_running = 0;
   Histogram queue_us, first_token_us;
 
-  std::size_t index_bytes = 0;
-  std::size_t num_nodes = 0;
+  std::size_t index_bytes = 0;  ///< bytes of the cache's bookkeeping
+  std::size_t num_nodes = 0;    ///< nodes of the tree at the end
   std::uint64_t peak_rss_bytes = 0;
-  double wall_seconds = 0;
+  double wall_seconds = 0;  ///< how long the replay took
 
   std::uint64_t all_hit_blocks() const;
   std::uint64_t all_hit_tokens() const;
-  double hit_ratio_blocks() const;
-  double hit_ratio_tokens() const;
+  double hit_ratio_blocks() const;  ///< share of the inputs' blocks that was cached, in any tier
+  double hit_ratio_tokens() const;  ///< share of the inputs' tokens that was cached, in any tier
 };
 
 /// Keeps a series of at most 256 points, whatever the length of the trace: when it is full, pairs

@@ -16,12 +16,13 @@ namespace pando {
 
 using BlockId = std::uint64_t;
 
+/// A request of a trace. Equal block ids mean equal content and equal prefix.
 struct TraceRequest {
-  double arrival_s = 0;
-  std::size_t input_length = 0;   ///< tokens
-  std::size_t output_length = 0;  ///< tokens
+  double arrival_s = 0;           ///< when it came, in seconds of the trace
+  std::size_t input_length = 0;   ///< tokens of the input
+  std::size_t output_length = 0;  ///< tokens of the output
   std::string session;            ///< empty if the trace has none
-  /// One per block of the input. Where the trace has tokens: of whole blocks only.
+  /// An id for each block of the input. Where the trace has tokens: of whole blocks only.
   std::vector<BlockId> blocks;
   std::vector<Token> tokens;  ///< of the input, where the trace has them
 };
@@ -36,6 +37,7 @@ class Trace {
   virtual double progress() const = 0;
   /// Tokens per block; known once the first request has been read.
   virtual std::size_t block_tokens() const = 0;
+  /// Lines that made no sense and were skipped.
   virtual std::uint64_t skipped_lines() const { return 0; }
 };
 
