@@ -476,7 +476,7 @@ class PrefixCache {
   /// Of the host; evictable is what is nowhere else and not held.
   Sizes host_sizes(ComponentKind kind = ComponentKind::full) const;
   /// Tokens that the device or the host can hold. 0: no such tier, or an engine's own slots.
-  std::size_t capacity_tokens(Medium medium) const;
+  std::size_t capacity_tokens(Tier tier) const;
   const CacheOptions& options() const;
   CacheStats stats() const;
   TierStats tier_stats() const;

@@ -45,13 +45,11 @@ struct ItemKey {
 };
 using ExtraKey = std::variant<std::string, ItemKey, PageHash>;
 
-enum class Medium { device, host, disk, external };
-
 struct KvEvent {
   enum class Kind { stored, removed, cleared };
 
   Kind kind = Kind::stored;
-  Medium medium = Medium::device;
+  Tier tier = Tier::device;
   std::vector<PageHash> hashes;    ///< stored: in prefix order; removed: so within a node
   std::optional<PageHash> parent;  ///< stored: the page before the first; none at a chain's start
   std::vector<Token> tokens;       ///< stored: raw tokens of all pages (bigram: one more)

@@ -40,7 +40,7 @@ enum class Pressure : std::uint8_t {
 std::string_view to_string(Pressure pressure);
 
 struct Eviction {
-  Medium from = Medium::device;  ///< the last tier that had it
+  Tier from = Tier::device;  ///< the last tier that had it
   Pressure pressure = Pressure::allocate;
   std::size_t pressure_tokens = 0;  ///< that were to be freed
   std::uint64_t at_match = 0;       ///< so many calls of match() and start() came before

@@ -59,7 +59,7 @@ struct RankOf {
 };
 
 /// What a key of a KeySpace says.
-struct KeyParts {
+struct ParsedKey {
   PageHash hash = {};
   std::string model;         ///< as in the key: '-' for '/'
   std::optional<RankOf> tp;  ///< nothing: all tensor ranks have the same bytes
@@ -67,11 +67,11 @@ struct KeyParts {
   ComponentKind component = ComponentKind::full;
   std::string fingerprint;  ///< of geometry and layout, 16 digits
 
-  friend bool operator==(const KeyParts&, const KeyParts&) = default;
+  friend bool operator==(const ParsedKey&, const ParsedKey&) = default;
 };
 
 /// Nothing: no KeySpace makes such a key. A model whose name ends like ranks, "m_0_1", is read as
 /// having them where the key leaves its own out.
-std::optional<KeyParts> parse_key(std::string_view key);
+std::optional<ParsedKey> parse_key(std::string_view key);
 
 }  // namespace pando

@@ -4,7 +4,7 @@
 // on the host goes to the store too; prefetch brings it back to the host while a request waits.
 //
 // Copies run on threads of the copier and report to poll(), on the thread of the cache. Until then
-// the pages on both sides are held. A copy that fails is a miss and a counter, never a hit.
+// the pages at both ends are held. A copy that fails is a miss and a counter, never a hit.
 #pragma once
 
 #include <chrono>

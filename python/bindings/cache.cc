@@ -246,11 +246,11 @@ void bind_diagnostics(nb::class_<PyCache>& type) {
           nb::arg("kind") = ComponentKind::full)
       .def(
           "capacity_tokens",
-          [](PyCache& self, Medium medium) {
+          [](PyCache& self, Tier tier) {
             return self.work("capacity_tokens", false,
-                             [&](PrefixCache& c) { return c.capacity_tokens(medium); });
+                             [&](PrefixCache& c) { return c.capacity_tokens(tier); });
           },
-          nb::arg("medium"), "0: no such tier, or an engine's own slots.")
+          nb::arg("tier"), "0: no such tier, or an engine's own slots.")
       .def("stats",
            [](PyCache& self) {
              return self.work("stats", false, [](PrefixCache& c) { return c.stats(); });

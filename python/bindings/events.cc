@@ -83,11 +83,10 @@ void set_extra_keys(KvEvent& event, nb::handle keys) {
 }
 
 void bind_kv_event(nb::module_& m) {
-  nb::enum_<Medium>(m, "Medium", "Where KV is.")
-      .value("device", Medium::device)
-      .value("host", Medium::host)
-      .value("disk", Medium::disk)
-      .value("external", Medium::external);
+  nb::enum_<Tier>(m, "Tier", "Where KV is.")
+      .value("device", Tier::device)
+      .value("host", Tier::host)
+      .value("store", Tier::store);
   bind_struct<ItemKey>(m, "ItemKey",
                        "What a block's hash takes in of an image or the like: its id, and where it "
                        "begins from the block's start on (before it: negative).\n\n"
@@ -125,7 +124,7 @@ void bind_kv_event(nb::module_& m) {
           ">>> event.kind.name, event.tokens, event.block_size, len(event.hashes)\n"
           "('stored', array([1, 2, 3, 4], dtype=int32), 2, 2)\n")
           .field("kind", &KvEvent::kind, "KvEventKind")
-          .field("medium", &KvEvent::medium, "Medium")
+          .field("tier", &KvEvent::tier, "Tier")
           .property(
               "hashes", [](const KvEvent& e) { return hash_list(e.hashes, e.hash_bytes); },
               set_hashes, "list[bytes]", "Stored: in prefix order; removed: so within a node.",

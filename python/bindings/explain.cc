@@ -35,7 +35,7 @@ void bind_explain(nb::module_& m) {
       .value("session_closed", Pressure::session_closed,
              "Nobody: the only session that used it was closed.");
   bind_struct<Eviction>(m, "Eviction", "How a part of a key was lost.")
-      .field("from_medium", &Eviction::from, "Medium", "The last tier that had it.")
+      .field("from_tier", &Eviction::from, "Tier", "The last tier that had it.")
       .field("pressure", &Eviction::pressure, "Pressure")
       .field("pressure_tokens", &Eviction::pressure_tokens, "int", "That were to be freed.")
       .field("at_match", &Eviction::at_match, "int",

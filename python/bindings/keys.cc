@@ -64,15 +64,15 @@ void bind_parts(nb::module_& m) {
             return nb::isinstance<RankOf>(b) && a == nb::cast<RankOf>(b);
           },
           nb::sig("def __eq__(self, other: object, /) -> bool"));
-  bind_struct<KeyParts>(m, "KeyParts", "What a key of a KeySpace says.")
+  bind_struct<ParsedKey>(m, "ParsedKey", "What a key of a KeySpace says.")
       .property(
-          "hash", [](const KeyParts& self) { return from_page_hash(self.hash); },
-          [](KeyParts& self, nb::handle hash) { self.hash = to_page_hash(hash); }, "bytes")
-      .field("model", &KeyParts::model, "str", "As in the key: '-' for '/'.")
-      .field("tp", &KeyParts::tp, "RankOf | None", "None: all tensor ranks have the same bytes.")
-      .field("pp", &KeyParts::pp, "RankOf | None", "None: one stage.")
-      .field("component", &KeyParts::component, "ComponentKind")
-      .field("fingerprint", &KeyParts::fingerprint, "str", "Of geometry and layout, 16 digits.")
+          "hash", [](const ParsedKey& self) { return from_page_hash(self.hash); },
+          [](ParsedKey& self, nb::handle hash) { self.hash = to_page_hash(hash); }, "bytes")
+      .field("model", &ParsedKey::model, "str", "As in the key: '-' for '/'.")
+      .field("tp", &ParsedKey::tp, "RankOf | None", "None: all tensor ranks have the same bytes.")
+      .field("pp", &ParsedKey::pp, "RankOf | None", "None: one stage.")
+      .field("component", &ParsedKey::component, "ComponentKind")
+      .field("fingerprint", &ParsedKey::fingerprint, "str", "Of geometry and layout, 16 digits.")
       .done();
   m.def("parse_key", &parse_key, nb::arg("key"),
         "What a key says; None if no KeySpace makes such a key.\n\n"

@@ -42,7 +42,8 @@ class HazardPages {
   Status check(const FreeQueue& queue) const {
     for (std::size_t at = 0; at < candidates_.size(); ++at) {
       const Draw::Candidate& one = candidates_[at];
-      if (draw_.place(one.id) != at || !queue.has(PageId{one.id}) || ranks_[one.id].key != one.key)
+      if (draw_.position(one.id) != at || !queue.has(PageId{one.id}) ||
+          ranks_[one.id].key != one.key)
         return make_error(ErrorCode::corrupt, "hazard: host page {} is no candidate", one.id - 1);
     }
     if (candidates_.size() != queue.size())

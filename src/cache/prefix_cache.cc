@@ -144,7 +144,7 @@ EvictResult PrefixCache::Impl::evict(const Evictor::Goal& goal) {
   stats.evicted_nodes += told.nodes;
   stats.evicted_window_tokens += told.window_tokens;
   stats.evicted_snapshots += told.snapshots;
-  if (observer != nullptr) observer->on_evict(Medium::device, told);
+  if (observer != nullptr) observer->on_evict(Tier::device, told);
   return told;
 }
 
@@ -227,11 +227,11 @@ std::vector<KvEvent> PrefixCache::events_of_all() const {
     return std::pair(index.node(a).end_pages, a) < std::pair(index.node(b).end_pages, b);
   });
   EventLog log(index.page_size(), impl_->options.bigram ? 1 : 0);
-  for (const Medium medium : {Medium::device, Medium::host}) {
+  for (const Tier tier : {Tier::device, Tier::host}) {
     for (const NodeIndex i : nodes) {
       const Node& node = index.node(i);
-      if (medium == Medium::device ? node.on_device() : node.on_host)
-        impl_->record_stored(log, medium, i);
+      if (tier == Tier::device ? node.on_device() : node.on_host)
+        impl_->record_stored(log, tier, i);
     }
   }
   return log.take();

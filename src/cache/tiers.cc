@@ -178,16 +178,16 @@ UnderWay PrefixCache::under_way() const {
 }
 
 Sizes PrefixCache::host_sizes(ComponentKind kind) const {
-  const Sizes pages = impl_->index.shelves().sizes(Medium::host, kind);
+  const Sizes pages = impl_->index.shelves().sizes(Tier::host, kind);
   const std::size_t by = kind == ComponentKind::state ? 1 : impl_->index.page_size();
   return {pages.evictable * by, pages.protected_tokens * by, pages.total * by};
 }
 
-std::size_t PrefixCache::capacity_tokens(Medium medium) const {
-  if (medium == Medium::host && impl_->tier)
+std::size_t PrefixCache::capacity_tokens(Tier tier) const {
+  if (tier == Tier::host && impl_->tier)
     return impl_->tier->pools(ComponentKind::full).host->num_pages() * impl_->index.page_size();
   const PagedAllocator* const full = impl_->ledger.full_side();
-  return medium == Medium::device && full != nullptr ? full->capacity() : 0;
+  return tier == Tier::device && full != nullptr ? full->capacity() : 0;
 }
 
 TierStats PrefixCache::tier_stats() const {

@@ -162,8 +162,8 @@ void CollectedSeries::take(const PrefixCache& cache) {
     device_[i].set(cache.sizes(kKinds[i]));
     host_[i].set(cache.host_sizes(kKinds[i]));
   }
-  device_capacity_->Set(static_cast<double>(cache.capacity_tokens(Medium::device)));
-  host_capacity_->Set(static_cast<double>(cache.capacity_tokens(Medium::host)));
+  device_capacity_->Set(static_cast<double>(cache.capacity_tokens(Tier::device)));
+  host_capacity_->Set(static_cast<double>(cache.capacity_tokens(Tier::host)));
   nodes_->Set(static_cast<double>(cache.num_nodes()));
   take(cache.tier_stats());
   if (cache.has_storage()) take(cache.storage_stats());
