@@ -13,7 +13,7 @@ SlotMap::SlotMap(std::size_t num_slots, std::size_t max_nodes, std::uint64_t has
       index_({.page_size = 1, .numbered = false, .hash_seed = hash_seed}, *make_policy("lru")),
       ends_(index_, num_slots),
       states_(num_slots),
-      loose_(static_cast<std::uint32_t>(num_slots)),
+      loose_(num_slots + 1, IdList<Slot>::Start::none),
       blank_(num_slots) {
   blank_.fill();
 }
@@ -73,8 +73,9 @@ void SlotMap::refresh(Slot slot) {
     ends_.add(slot, node, kind);
   }
   const bool loose = kind == SlotKind::loose;
-  if (loose && known && !loose_.contains(slot)) loose_.use(slot);
-  if (!(loose && known) && loose_.contains(slot)) loose_.erase(slot);
+  const bool listed = loose_.has(slot + 1);
+  if (loose && known && !listed) loose_.append(slot + 1);
+  if (!(loose && known) && listed) loose_.remove(slot + 1);
   if (loose && !known) {
     blank_.set(slot);
   } else {
@@ -188,7 +189,8 @@ bool SlotMap::can_shorten(Slot slot, std::size_t length) const {
 std::optional<SlotMap::Slot> SlotMap::next_to_give() const {
   if (const std::optional<std::size_t> blank = blank_.find_first())
     return static_cast<Slot>(*blank);
-  return loose_.least_recent();
+  if (loose_.size() == 0) return std::nullopt;
+  return loose_.front() - 1;
 }
 
 // ---- Looking -----------------------------------------------------------------------------------
@@ -222,7 +224,9 @@ std::optional<SlotMap::Slot> SlotMap::pick_other(NodeIndex node, Slot than) {
 }
 
 void SlotMap::use(Slot slot) {
-  if (loose_.contains(slot)) loose_.use(slot);
+  if (!loose_.has(slot + 1)) return;
+  loose_.remove(slot + 1);
+  loose_.append(slot + 1);
 }
 
 }  // namespace pando

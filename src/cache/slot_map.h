@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "base/bitmask.h"
-#include "base/recency_list.h"
+#include "base/id_list.h"
 #include "cache/slot_ends.h"
 #include "index/radix_index.h"
 #include "pando/result.h"
@@ -118,7 +118,7 @@ class SlotMap {
   RadixIndex index_;
   SlotEnds ends_;
   std::vector<State> states_;
-  RecencyList loose_;          // of kind loose, and known
+  IdList<Slot> loose_;  // slot + 1 of those of kind loose, and known; the least recently used first
   HierarchicalBitmask blank_;  // of kind loose, and not known
   std::unordered_map<NodeIndex, Pin> pins_;
   std::size_t num_unbound_ = 0;  // of pins_

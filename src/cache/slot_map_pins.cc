@@ -150,9 +150,9 @@ Status SlotMap::check() const {
     if (is_known && ends_.kind(slot) != kind_of(slot))
       return make_error(ErrorCode::corrupt, "slot {} is listed as of kind {}, is of kind {}", slot,
                         static_cast<int>(ends_.kind(slot)), static_cast<int>(kind_of(slot)));
-    if (loose_.contains(slot) != (loose && is_known))
+    if (loose_.has(slot + 1) != (loose && is_known))
       return make_error(ErrorCode::corrupt, "slot {} is {}in the order of use", slot,
-                        loose_.contains(slot) ? "" : "not ");
+                        loose_.has(slot + 1) ? "" : "not ");
     if (blank_.test(slot) != (loose && !is_known))
       return make_error(ErrorCode::corrupt, "slot {} is {}listed as blank", slot,
                         blank_.test(slot) ? "" : "not ");
