@@ -97,7 +97,7 @@ function(pando_add_redis target)
     src/store/redis/connection.cc
     src/store/redis/key_scan.cc
     src/store/redis/key_slot.cc
-    src/store/redis/lane.cc
+    src/store/redis/pipeline.cc
     src/store/redis/node.cc
     src/store/redis/page_commands.cc
     src/store/redis/page_value.cc

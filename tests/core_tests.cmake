@@ -53,7 +53,7 @@ pando_test(base_test LABEL unit SOURCES
   base/bulk_test.cc
   base/namespace_test.cc
   base/page_hash_test.cc
-  base/recency_list_test.cc)
+  base/id_list_test.cc)
 
 pando_test(index_test LABEL unit SOURCES
   index/eviction_order_test.cc

@@ -65,7 +65,7 @@ class FileSink final : public Sink {
     if (key.find('/') != std::string::npos || key.starts_with('.'))
       return make_error(ErrorCode::invalid_argument, "its key cannot name a file");
     if (!sglang_names_) return key;
-    const std::optional<KeyParts> parts = parse_key(key);
+    const std::optional<ParsedKey> parts = parse_key(key);
     if (!parts || parts->component != ComponentKind::full)
       return make_error(ErrorCode::invalid_argument, "SGLang has no name for it");
     return key.substr(0, key.size() - parts->fingerprint.size() - 2);  // "_f" before it

@@ -34,7 +34,7 @@ Json page_json(const KeptPage& page) {
             {"size_bytes", page.size_bytes},
             {"kept_bytes", page.kept_bytes},
             {"used_s", used_json(page.used_ns)}};
-  const std::optional<KeyParts> parts = parse_key(page.key);
+  const std::optional<ParsedKey> parts = parse_key(page.key);
   if (!parts) return json;
   const auto rank = [](const std::optional<RankOf>& of) -> Json {
     if (!of) return nullptr;
@@ -50,7 +50,7 @@ Json page_json(const KeptPage& page) {
 }
 
 std::string page_line(const KeptPage& page, std::int64_t now) {
-  const std::optional<KeyParts> parts = parse_key(page.key);
+  const std::optional<ParsedKey> parts = parse_key(page.key);
   const std::string age = age_text(page.used_ns, now);
   if (!parts)
     return fmt::format("{:>12}  {:>8}  {:<9}  {:>7}  {:>7}  {}\n", page.size_bytes, age, "-", "-",

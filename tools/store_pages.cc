@@ -94,7 +94,7 @@ bool PageFilter::takes(std::string_view key) const {
   if (model.empty()) return true;
   std::string wanted = model;
   std::replace(wanted.begin(), wanted.end(), '/', '-');
-  const std::optional<KeyParts> parts = parse_key(key);
+  const std::optional<ParsedKey> parts = parse_key(key);
   return parts && parts->model == wanted;
 }
 
@@ -115,7 +115,7 @@ void PageGroups::Total::add(const KeptPage& page) {
 void PageGroups::add(const KeptPage& page) {
   total_.add(page);
   Name name;
-  if (const std::optional<KeyParts> parts = parse_key(page.key))
+  if (const std::optional<ParsedKey> parts = parse_key(page.key))
     name = {parts->model, rank_text(parts->tp), rank_text(parts->pp),
             std::string(component_name(parts->component)), parts->fingerprint};
   groups_[name].add(page);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "replay/replay_results.h"
 #include "tools/cache_options.h"
 #include "tools/command.h"
 #include "tools/options.h"
@@ -29,8 +30,6 @@ struct Arguments {
   ResultArguments results;
 };
 
-std::string_view medium_name(Medium medium) { return medium == Medium::device ? "device" : "host"; }
-
 /// What happened to the blocks, in words.
 std::string reason(const BlockStory& story, const RequestStory& of, std::size_t block_tokens) {
   if (story.beyond_device) return "longer than the device: not kept";
@@ -44,7 +43,7 @@ std::string reason(const BlockStory& story, const RequestStory& of, std::size_t 
   if (story.finding != Finding::evicted) return fmt::format("miss: {}", to_string(story.finding));
   const Eviction& eviction = *story.eviction;
   return fmt::format("miss: evicted from the {} {} requests ago, at request {}: {}, {} blocks",
-                     medium_name(eviction.from), of.request - eviction.at_match, eviction.at_match,
+                     to_string(eviction.from), of.request - eviction.at_match, eviction.at_match,
                      to_string(eviction.pressure),
                      grouped((eviction.pressure_tokens + block_tokens - 1) / block_tokens));
 }
@@ -78,7 +77,7 @@ Json to_json(const RequestStory& story, std::size_t block_tokens) {
     Json item{{"from_block", part.from}, {"to_block", part.to}, {"finding", finding}};
     if (!part.ns.empty()) item["namespace"] = part.ns;
     if (part.eviction)
-      item["eviction"] = {{"from", medium_name(part.eviction->from)},
+      item["eviction"] = {{"from", to_string(part.eviction->from)},
                           {"at_request", part.eviction->at_match},
                           {"pressure", to_string(part.eviction->pressure)},
                           {"pressure_tokens", part.eviction->pressure_tokens}};

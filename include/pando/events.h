@@ -48,9 +48,6 @@ struct ItemKey {
 };
 using ExtraKey = std::variant<std::string, ItemKey, PageHash>;
 
-/// Where KV is.
-enum class Medium { device, host, disk, external };
-
 /// What a router must know to send a prompt where its prefix is. Caches record events when their
 /// options say so; take_events() hands them over.
 struct KvEvent {
@@ -58,7 +55,7 @@ struct KvEvent {
   enum class Kind { stored, removed, cleared };
 
   Kind kind = Kind::stored;        ///< what happened
-  Medium medium = Medium::device;  ///< where the blocks are, or were
+  Tier tier = Tier::device;        ///< where the blocks are, or were
   std::vector<PageHash> hashes;    ///< stored: in prefix order; removed: so within a node
   std::optional<PageHash> parent;  ///< stored: the page before the first; none at a chain's start
   std::vector<Token> tokens;       ///< stored: raw tokens of all pages (bigram: one more)

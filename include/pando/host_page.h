@@ -9,7 +9,7 @@
 
 namespace pando {
 
-/// A page of a host pool. Another type than PageId, so that the two sides of a copy cannot be
+/// A page of a host pool. Another type than PageId, so that the two ends of a copy cannot be
 /// confused.
 enum class HostPageId : std::uint32_t {};
 

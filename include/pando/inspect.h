@@ -55,7 +55,7 @@ enum class Pressure : std::uint8_t {
 std::string_view to_string(Pressure pressure);
 
 struct Eviction {
-  Medium from = Medium::device;  ///< the last tier that had it
+  Tier from = Tier::device;  ///< the last tier that had it
   Pressure pressure = Pressure::allocate;
   std::size_t pressure_tokens = 0;  ///< that were to be freed
   std::uint64_t at_match = 0;       ///< so many calls of match() and start() came before
@@ -83,7 +83,7 @@ class Inspector {
   /// Of the host; evictable is what is nowhere else and not held.
   Sizes host_sizes(ComponentKind kind = ComponentKind::full) const;
   /// Tokens that the device or the host can hold. 0: no such tier, or an engine's own slots.
-  std::size_t capacity_tokens(Medium medium) const;
+  std::size_t capacity_tokens(Tier tier) const;
   CacheStats stats() const;
   std::size_t num_nodes() const;
   std::size_t memory_bytes() const;  ///< bookkeeping of the tree, heap included

@@ -65,7 +65,7 @@ struct RankOf {
 };
 
 /// What a key of a KeySpace says.
-struct KeyParts {
+struct ParsedKey {
   PageHash hash = {};        ///< of the page
   std::string model;         ///< as in the key: '-' for '/'
   std::optional<RankOf> tp;  ///< `std::nullopt`: all tensor ranks have the same bytes
@@ -73,11 +73,11 @@ struct KeyParts {
   ComponentKind component = ComponentKind::full;  ///< which layers' bytes they are
   std::string fingerprint;                        ///< of geometry and layout, 16 digits
 
-  friend bool operator==(const KeyParts&, const KeyParts&) = default;
+  friend bool operator==(const ParsedKey&, const ParsedKey&) = default;
 };
 
 /// What a key says; `std::nullopt` if no KeySpace makes such a key. A model whose name ends like
 /// ranks, "m_0_1", is read as having them where the key leaves its own out.
-std::optional<KeyParts> parse_key(std::string_view key);
+std::optional<ParsedKey> parse_key(std::string_view key);
 
 }  // namespace pando

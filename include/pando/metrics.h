@@ -59,7 +59,7 @@ class Metrics final : public CacheObserver {
   void on_call(const CallInfo& info) override;
   void on_match(const Key& asked, const Match& found) override;
   void on_insert(const Key& key, const Inserted& inserted) override;
-  void on_evict(Medium from, const EvictResult& evicted) override;
+  void on_evict(Tier from, const EvictResult& evicted) override;
   void on_load_back(const LoadBack& loaded) override;
   void on_prefetch(const Key& key, const Prefetch& prefetch) override;
   void on_prefetched(std::size_t tokens) override;

@@ -79,7 +79,7 @@ class CacheObserver {
   virtual void on_insert(const Key&, const Inserted&) {}
   /// Whoever needed the room. `from` is the device or the host; of the host, `tokens` are those
   /// that it alone had or that it gave up a copy of.
-  virtual void on_evict(Medium /*from*/, const EvictResult&) {}
+  virtual void on_evict(Tier /*from*/, const EvictResult&) {}
   virtual void on_load_back(const LoadBack&) {}
   virtual void on_prefetch(const Key&, const Prefetch&) {}
   /// Of a prefetch that was ended, not aborted: tokens that the host has more.
@@ -97,7 +97,7 @@ class ObserverFanOut final : public CacheObserver {
   void on_call(const CallInfo& info) override;
   void on_match(const Key& asked, const Match& found) override;
   void on_insert(const Key& key, const Inserted& inserted) override;
-  void on_evict(Medium from, const EvictResult& evicted) override;
+  void on_evict(Tier from, const EvictResult& evicted) override;
   void on_load_back(const LoadBack& loaded) override;
   void on_prefetch(const Key& key, const Prefetch& prefetch) override;
   void on_prefetched(std::size_t tokens) override;

@@ -5,7 +5,7 @@
 // waits. Those two are calls of the caches; what concerns no single request is in Tiers.
 //
 // Copies run on threads of the copier and report to poll(), on the thread of the cache. Until then
-// the pages on both sides are held. A copy that fails is a miss and a counter, never a hit.
+// the pages at both ends are held. A copy that fails is a miss and a counter, never a hit.
 #pragma once
 
 #include <chrono>

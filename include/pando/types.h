@@ -71,6 +71,9 @@ struct NamespaceParts {
 /// gives the empty namespace, whose page hashes are those of a cache without namespaces.
 std::string make_namespace(const NamespaceParts& parts);
 
+/// Where KV lives: in the memory of the device, on the host, or in a store behind that.
+enum class Tier : std::uint8_t { device, host, store };
+
 /// What a node of the tree may hold: KV of the full-attention layers, which every node has; KV of
 /// the sliding-window layers; a snapshot of the recurrent layers at its end.
 enum class ComponentKind { full, window, state };

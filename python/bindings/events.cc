@@ -83,11 +83,10 @@ void set_extra_keys(KvEvent& event, nb::handle keys) {
 }
 
 void bind_event_words(nb::module_& m) {
-  Enum<Medium>(m, "Medium")
-      .value("device", Medium::device)
-      .value("host", Medium::host)
-      .value("disk", Medium::disk)
-      .value("external", Medium::external);
+  Enum<Tier>(m, "Tier")
+      .value("device", Tier::device)
+      .value("host", Tier::host)
+      .value("store", Tier::store);
   bind_struct<ItemKey>(m, "ItemKey")
       .property(
           "id", [](const ItemKey& k) { return to_text(k.id); },
@@ -109,7 +108,7 @@ void bind_kv_event(nb::module_& m) {
   Class<KvEvent> type =
       bind_struct<KvEvent>(m, "KvEvent")
           .field("kind", &KvEvent::kind, "KvEventKind")
-          .field("medium", &KvEvent::medium, "Medium")
+          .field("tier", &KvEvent::tier, "Tier")
           .property(
               "hashes", [](const KvEvent& e) { return hash_list(e.hashes, e.hash_bytes); },
               set_hashes, "list[bytes]", "collections.abc.Iterable[bytes]")

@@ -36,7 +36,7 @@ void bind_explain(nb::module_& m) {
       .value("session_closed", Pressure::session_closed,
              "Nobody: the only session that used it was closed.");
   bind_struct<Eviction>(m, "Eviction", "How a part of a key was lost.")
-      .field("from_medium", &Eviction::from, "Medium", "The last tier that had it.")
+      .field("from_tier", &Eviction::from, "Tier", "The last tier that had it.")
       .field("pressure", &Eviction::pressure, "Pressure")
       .field("pressure_tokens", &Eviction::pressure_tokens, "int", "That were to be freed.")
       .field("at_match", &Eviction::at_match, "int",
@@ -84,11 +84,11 @@ void bind_inspector(nb::module_& m, nb::class_<PyCache>& cache) {
           nb::arg("kind") = ComponentKind::full)
       .def(
           "capacity_tokens",
-          [](PyInspector& self, Medium medium) {
+          [](PyInspector& self, Tier tier) {
             return self.work("capacity_tokens", false,
-                             [&](const Inspector& c) { return c.capacity_tokens(medium); });
+                             [&](const Inspector& c) { return c.capacity_tokens(tier); });
           },
-          nb::arg("medium"), "0: no such tier, or an engine's own slots.")
+          nb::arg("tier"), "0: no such tier, or an engine's own slots.")
       .def("stats",
            [](PyInspector& self) {
              return self.work("stats", false, [](const Inspector& c) { return c.stats(); });

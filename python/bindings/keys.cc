@@ -52,15 +52,15 @@ void bind_parts(nb::module_& m) {
       .constructible()
       .done()
       .def_equality();
-  bind_struct<KeyParts>(m, "KeyParts")
+  bind_struct<ParsedKey>(m, "ParsedKey")
       .property(
-          "hash", [](const KeyParts& self) { return from_page_hash(self.hash); },
-          [](KeyParts& self, nb::handle hash) { self.hash = to_page_hash(hash); }, "bytes")
-      .field("model", &KeyParts::model, "str")
-      .field("tp", &KeyParts::tp, "RankOf | None")
-      .field("pp", &KeyParts::pp, "RankOf | None")
-      .field("component", &KeyParts::component, "ComponentKind")
-      .field("fingerprint", &KeyParts::fingerprint, "str")
+          "hash", [](const ParsedKey& self) { return from_page_hash(self.hash); },
+          [](ParsedKey& self, nb::handle hash) { self.hash = to_page_hash(hash); }, "bytes")
+      .field("model", &ParsedKey::model, "str")
+      .field("tp", &ParsedKey::tp, "RankOf | None")
+      .field("pp", &ParsedKey::pp, "RankOf | None")
+      .field("component", &ParsedKey::component, "ComponentKind")
+      .field("fingerprint", &ParsedKey::fingerprint, "str")
       .done();
   def(m, "parse_key", &parse_key, nb::arg("key"));
 }

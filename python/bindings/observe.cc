@@ -104,7 +104,7 @@ class PythonObserver final : public CacheObserver, public TellsPython {
   void on_insert(const Key& key, const Inserted& inserted) override {
     tell<kOnInsert>([&](auto& method) { method(to_key(key), inserted); });
   }
-  void on_evict(Medium from, const EvictResult& evicted) override {
+  void on_evict(Tier from, const EvictResult& evicted) override {
     tell<kOnEvict>([&](auto& method) { method(from, evicted); });
   }
   void on_load_back(const LoadBack& loaded) override {
@@ -159,7 +159,7 @@ class SharedFanOut final : public CacheObserver, public TellsPython {
   void on_insert(const Key& key, const Inserted& inserted) override {
     fan_out_.on_insert(key, inserted);
   }
-  void on_evict(Medium from, const EvictResult& evicted) override {
+  void on_evict(Tier from, const EvictResult& evicted) override {
     fan_out_.on_evict(from, evicted);
   }
   void on_load_back(const LoadBack& loaded) override { fan_out_.on_load_back(loaded); }

@@ -427,7 +427,7 @@ def test_events_tell_what_is_cached() -> None:
     cache = make(5, events=True, hash="sglang")
     request = run_once(cache, [1, 2, 3, 4, 5, 6, 7, 8, 9])
     (event,) = cache.take_events()
-    assert event.kind == pando.KvEventKind.stored and event.medium == pando.Medium.device
+    assert event.kind == pando.KvEventKind.stored and event.tier == pando.Tier.device
     assert event.hashes == request.hashes == pando.hash_pages([1, 2, 3, 4, 5, 6, 7, 8], 4)
     assert event.parent is None and event.tokens.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
     cache.finish(request)

@@ -69,7 +69,7 @@ def test_an_event_is_what_it_was_made_of() -> None:
     extra = [["lora", pando.ItemKey(id="i", offset=-1)], [bytes(32)]]
     parent = pando.hash_pages([9, 9], 2)[0]
     event = stored([1, 2, 3, 4], parent=parent, ns="t", group=3, extra_keys=extra)
-    assert event.medium == pando.Medium.device and event.parent == parent
+    assert event.tier == pando.Tier.device and event.parent == parent
     assert event.tokens.dtype == np.int32 and event.tokens.tolist() == [1, 2, 3, 4]
     assert event.ns == b"t" and event.group == 3 and event.extra_keys == extra
     same = stored([1, 2, 3, 4], parent=parent, ns=b"t", group=3, extra_keys=extra)

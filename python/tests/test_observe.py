@@ -147,8 +147,8 @@ def test_a_prefix_cache_tells_its_observers() -> None:
     assert key.tokens.tolist() == [1, 2, 3, 4, 5] and match.length == 0 and hit.length == 4
     inserted = observer.of("on_insert")[0]
     assert inserted[0].tokens.tolist() == [1, 2, 3, 4, 5] and inserted[1].length == 4
-    medium, evicted = observer.of("on_evict")[0]
-    assert medium == pando.Medium.device and evicted.tokens > 0
+    tier, evicted = observer.of("on_evict")[0]
+    assert tier == pando.Tier.device and evicted.tokens > 0
     finished = observer.of("on_finish")
     assert [f.prompt_length for (f,) in finished] == [5, 5, 62]
     cache.check()

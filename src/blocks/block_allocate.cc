@@ -12,7 +12,7 @@ namespace pando {
 
 // Looked up again: blocks may have gone since match().
 Status BlockCache::Impl::plan_hits(const Request& r, const AllocateOptions& opts,
-                                   std::vector<Plan>& plans) {
+                                   std::vector<GroupPlan>& plans) {
   const BlockMatch& match = *opts.match;
   const bool load = opts.load_back && match.host_length > 0;
   const std::size_t length = match.length + (load ? match.host_length : 0);
@@ -43,11 +43,11 @@ Status BlockCache::Impl::plan_hits(const Request& r, const AllocateOptions& opts
 // Blocks behind those that the request has or will have, up to `slots_end` tokens. Returns how many
 // blocks are taken in all.
 std::size_t BlockCache::Impl::plan_new(const Request& r, std::size_t start, std::size_t new_end,
-                                       std::size_t slots_end, std::vector<Plan>& plans) const {
+                                       std::size_t slots_end, std::vector<GroupPlan>& plans) const {
   std::size_t sum = 0;
   for (std::size_t g = 0; g < plans.size(); ++g) {
     const BlockGroup& group = options.groups[g];
-    Plan& plan = plans[g];
+    GroupPlan& plan = plans[g];
     const std::size_t have = r.groups[g].blocks.size() + plan.hits.size();
     const std::size_t end = std::max(have, (slots_end + group.block_size - 1) / group.block_size);
     std::size_t first = have;
@@ -61,13 +61,14 @@ std::size_t BlockCache::Impl::plan_new(const Request& r, std::size_t start, std:
   return sum;
 }
 
-Status BlockCache::Impl::start_load(Request& r, const std::vector<Plan>& plans) {
+Status BlockCache::Impl::start_load(Request& r, const std::vector<GroupPlan>& plans) {
   std::vector<BlockTiers::Pair> pairs;
   for (std::uint32_t g = 0; g < plans.size(); ++g) {
     for (const auto& [i, page] : plans[g].loads) {
       pairs.push_back({g, plans[g].hits[i], page});
       note_origin(r, g, i, plans[g].hits[i]);
-      if (hazard) place_block(r, g, i, plans[g].hits[i], i > 0 ? plans[g].hits[i - 1] : kNullBlock);
+      if (hazard)
+        note_position(r, g, i, plans[g].hits[i], i > 0 ? plans[g].hits[i - 1] : kNullBlock);
     }
   }
   if (pairs.empty()) return {};
@@ -80,16 +81,16 @@ Status BlockCache::Impl::start_load(Request& r, const std::vector<Plan>& plans) 
 
 // Holds the hits, takes `num_blocks` more, and starts what is loaded; the request is as before if
 // that fails.
-Status BlockCache::Impl::commit(Request& r, std::vector<Plan>& plans, std::size_t num_blocks) {
+Status BlockCache::Impl::commit(Request& r, std::vector<GroupPlan>& plans, std::size_t num_blocks) {
   std::size_t unheld = 0;
-  for (const Plan& plan : plans) {
+  for (const GroupPlan& plan : plans) {
     for (const PageId hit : plan.hits) unheld += hit != kNullBlock && pool->num_holders(hit) == 0;
   }
   if (num_blocks + unheld > pool->num_free())
     return make_error(ErrorCode::out_of_capacity,
                       "allocate: {} new blocks and {} free ones that were found; {} are free",
                       num_blocks, unheld, pool->num_free());
-  for (const Plan& plan : plans) pool->touch(plan.hits);
+  for (const GroupPlan& plan : plans) pool->touch(plan.hits);
   const auto for_each_load = [&](auto&& fn) {
     for (std::uint32_t g = 0; g < plans.size(); ++g) {
       for (const auto& [i, page] : plans[g].loads) fn(g, i, page);
@@ -109,7 +110,7 @@ Status BlockCache::Impl::commit(Request& r, std::vector<Plan>& plans, std::size_
   for_each_load([&](std::uint32_t g, std::size_t, HostPageId page) { host->release(g, page); });
   if (!loading) {
     pool->free(std::span(scratch).subspan(next));
-    for (const Plan& plan : plans) {
+    for (const GroupPlan& plan : plans) {
       scratch.assign(plan.hits.rbegin(), plan.hits.rend());
       pool->free(scratch);
     }
@@ -133,7 +134,7 @@ Status BlockCache::Impl::allocate(Request& r, std::size_t num_new_tokens,
   if (given.match != nullptr && r.running)
     return make_error(ErrorCode::invalid_argument,
                       "allocate: a match for a request that has blocks already");
-  std::vector<Plan> plans(r.groups.size());
+  std::vector<GroupPlan> plans(r.groups.size());
   std::size_t start = r.num_computed;
   if (given.match != nullptr) {
     if (Status s = plan_hits(r, given, plans); !s) return s;

@@ -145,7 +145,7 @@ Result<std::unique_ptr<BlockCache>> BlockCache::create(const BlockCacheOptions& 
   };
   if (options.events)
     pool.on_gone = [i = impl.get()](const BlockContent& content) {
-      i->record_removed(Medium::device, content);
+      i->record_removed(Tier::device, content);
     };
   Result<std::unique_ptr<BlockPool>> made = BlockPool::create(std::move(pool));
   if (!made) return made.error();
@@ -161,18 +161,18 @@ void BlockCache::Impl::make_tiers() {
       std::make_unique<BlockTiers>(BlockTiers::Shared{options, *pool, *host, hazard.get(), ranks});
   tiers->on_load_ended = [this](std::uint64_t load, bool arrived) { load_ended(load, arrived); };
   if (!events) return;
-  const auto stored = [this](Medium medium, PageId block) {
-    record_stored(medium, pool->content(block), origins[index_of(block)]);
+  const auto stored = [this](Tier tier, PageId block) {
+    record_stored(tier, pool->content(block), origins[index_of(block)]);
   };
-  host->on_removed = [this](const BlockContent& content) { record_removed(Medium::host, content); };
-  tiers->on_backed_up = [stored](PageId block) { stored(Medium::host, block); };
+  host->on_removed = [this](const BlockContent& content) { record_removed(Tier::host, content); };
+  tiers->on_backed_up = [stored](PageId block) { stored(Tier::host, block); };
   tiers->on_loaded = [this, stored](PageId block) {
-    if (!pool->has_twin(block)) stored(Medium::device, block);
+    if (!pool->has_twin(block)) stored(Tier::device, block);
   };
   tiers->on_fetched = [this](const BlockKeys& keys, std::uint32_t group, std::size_t i) {
     const std::size_t size = options.groups[group].block_size;
     const Origin origin{std::make_shared<const std::string>(keys.ns), keys.parent(size, i), {}};
-    record_stored(Medium::host, keys.content(group, size, i), origin);
+    record_stored(Tier::host, keys.content(group, size, i), origin);
   };
 }
 
@@ -211,11 +211,10 @@ void BlockCache::Impl::note_origin(const Request& r, std::uint32_t g, std::size_
   if (!r.keys.empty()) origin.extra = extra_keys(r.keys, i * size, (i + 1) * size);
 }
 
-void BlockCache::Impl::record_stored(Medium medium, const BlockContent& content,
-                                     const Origin& origin) {
+void BlockCache::Impl::record_stored(Tier tier, const BlockContent& content, const Origin& origin) {
   KvEvent event;
   event.kind = KvEvent::Kind::stored;
-  event.medium = medium;
+  event.tier = tier;
   event.hashes = {content.hash->value};
   event.parent = origin.parent;
   event.block_size = options.groups[content.group].block_size;
@@ -227,9 +226,8 @@ void BlockCache::Impl::record_stored(Medium medium, const BlockContent& content,
   events->stored(std::move(event));
 }
 
-void BlockCache::Impl::record_removed(Medium medium, const BlockContent& content) {
-  if (events)
-    events->removed(medium, {&content.hash->value, 1}, content.group, hasher.hash_bytes());
+void BlockCache::Impl::record_removed(Tier tier, const BlockContent& content) {
+  if (events) events->removed(tier, {&content.hash->value, 1}, content.group, hasher.hash_bytes());
 }
 
 std::vector<KvEvent> BlockCache::take_events() {

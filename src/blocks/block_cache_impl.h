@@ -89,24 +89,24 @@ struct BlockCache::Impl final : TierOwner {
   bool is_worth_loading(const Request& r, std::size_t length, std::size_t num_tokens);
 
   /// Blocks that an allocation will use, by group.
-  struct Plan {
+  struct GroupPlan {
     std::vector<PageId> hits;                               // with null blocks
     std::vector<std::pair<std::size_t, HostPageId>> loads;  // which of them come from where
     std::size_t num_null = 0;  // behind the hits: of states between steps
     std::size_t num_new = 0;   // behind those
   };
-  Status plan_hits(const Request& r, const AllocateOptions& options, std::vector<Plan>& plans);
+  Status plan_hits(const Request& r, const AllocateOptions& options, std::vector<GroupPlan>& plans);
   std::size_t plan_new(const Request& r, std::size_t start, std::size_t new_end,
-                       std::size_t slots_end, std::vector<Plan>& plans) const;
-  Status commit(Request& r, std::vector<Plan>& plans, std::size_t num_blocks);
-  Status start_load(Request& r, const std::vector<Plan>& plans);
+                       std::size_t slots_end, std::vector<GroupPlan>& plans) const;
+  Status commit(Request& r, std::vector<GroupPlan>& plans, std::size_t num_blocks);
+  Status start_load(Request& r, const std::vector<GroupPlan>& plans);
 
   /// Full blocks within the first `length` tokens have content from now on, in a step that ends
   /// after `step_end` tokens.
   void cache_blocks(Request& r, std::size_t length, std::size_t step_end);
   void cache_block(Request& r, std::uint32_t group, std::size_t i);
   /// Caches, and tells the host tier of, what is computed, unless a load is under way.
-  void settle(Request& r);
+  void cache_computed(Request& r);
   void release_unseen(Request& r);
   /// For good, or to start again.
   void let_go(Request& r, bool finished);
@@ -118,8 +118,8 @@ struct BlockCache::Impl final : TierOwner {
   // For the hazard policy.
   void make_hazard();
   /// Block i of a group will have content; `before` is the block before it, if that is known.
-  void place_block(const Request& r, std::uint32_t group, std::size_t i, PageId block,
-                   PageId before);
+  void note_position(const Request& r, std::uint32_t group, std::size_t i, PageId block,
+                     PageId before);
   /// A block with the content of block i; the null block if there is none.
   PageId cached_block(const Request& r, std::uint32_t group, std::size_t i) const;
   std::size_t blocks_in(const Request& r, std::uint32_t group, std::size_t num_tokens) const;
@@ -142,8 +142,8 @@ struct BlockCache::Impl final : TierOwner {
     std::vector<ExtraKey> extra;
   };
   void note_origin(const Request& r, std::uint32_t group, std::size_t i, PageId block);
-  void record_stored(Medium medium, const BlockContent& content, const Origin& origin);
-  void record_removed(Medium medium, const BlockContent& content);
+  void record_stored(Tier tier, const BlockContent& content, const Origin& origin);
+  void record_removed(Tier tier, const BlockContent& content);
 
   BlockCacheOptions options;
   BlockHasher hasher;

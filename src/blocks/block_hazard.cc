@@ -27,20 +27,20 @@ void BlockCache::Impl::make_hazard() {
 
 // ---- Chains ------------------------------------------------------------------------------------
 
-void BlockCache::Impl::place_block(const Request& r, std::uint32_t g, std::size_t i, PageId block,
-                                   PageId before) {
+void BlockCache::Impl::note_position(const Request& r, std::uint32_t g, std::size_t i, PageId block,
+                                     PageId before) {
   const BlockKeys keys = keys_of(r);
   const std::size_t size = options.groups[g].block_size;
-  HazardBlocks::Place place;
-  place.group = g;
-  place.depth = static_cast<std::uint32_t>(i);
-  place.name = HazardBlocks::name_of(*keys.content(g, size, i).hash);
+  HazardBlocks::Position position;
+  position.group = g;
+  position.depth = static_cast<std::uint32_t>(i);
+  position.name = HazardBlocks::name_of(*keys.content(g, size, i).hash);
   if (i > 0 && options.groups[g].kind == GroupKind::full) {
-    place.name_before = HazardBlocks::name_of(*keys.content(g, size, i - 1).hash);
-    place.before = before;
+    position.name_before = HazardBlocks::name_of(*keys.content(g, size, i - 1).hash);
+    position.before = before;
   }
-  if (g == hazard->unit_group()) place.unit = unit_name(r, i);
-  hazard->place(block, place);
+  if (g == hazard->unit_group()) position.unit = unit_name(r, i);
+  hazard->set_position(block, position);
 }
 
 // Of the unit that block i is in, if the request has all of it.

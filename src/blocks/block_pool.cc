@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "blocks/free_queue.h"
+#include "base/id_list.h"
 #include "blocks/hash_index.h"
 
 namespace pando {
@@ -14,7 +14,7 @@ namespace pando {
 struct BlockPool::Impl {
   explicit Impl(BlockPoolOptions opts)
       : options(std::move(opts)),
-        queue(options.num_blocks, FreeQueue::Start::all),
+        queue(options.num_blocks, IdList<PageId>::Start::all),
         index(options.num_blocks, options.block_sizes, options.keep_tokens),
         blocks(options.num_blocks),
         counts(options.block_sizes.size()) {}
@@ -69,7 +69,7 @@ struct BlockPool::Impl {
   }
 
   BlockPoolOptions options;
-  FreeQueue queue;
+  IdList<PageId> queue;  // free blocks, the next to be taken first
   HashIndex index;
   std::vector<Block> blocks;
   std::vector<Counts> counts;                // by group

@@ -131,13 +131,13 @@ void BlockCache::Impl::cache_block(Request& r, std::uint32_t g, std::size_t i) {
   const PageId block = r.groups[g].blocks[i];
   if (block == kNullBlock || pool->has_content(block)) return;
   const BlockContent content = keys_of(r).content(g, options.groups[g].block_size, i);
-  if (hazard) place_block(r, g, i, block, i > 0 ? cached_block(r, g, i - 1) : kNullBlock);
+  if (hazard) note_position(r, g, i, block, i > 0 ? cached_block(r, g, i - 1) : kNullBlock);
   if (!pool->cache(block, content)) return;
   ++stats.cached_blocks;
   if (hazard && pool->has_twin(block)) hazard->copy_hits(block, pool->find(content));
   if (!events) return;
   note_origin(r, g, i, block);
-  if (!pool->has_twin(block)) record_stored(Medium::device, content, origins[index_of(block)]);
+  if (!pool->has_twin(block)) record_stored(Tier::device, content, origins[index_of(block)]);
 }
 
 void BlockCache::Impl::cache_blocks(Request& r, std::size_t length, std::size_t step_end) {
@@ -156,7 +156,7 @@ void BlockCache::Impl::cache_blocks(Request& r, std::size_t length, std::size_t 
   }
 }
 
-void BlockCache::Impl::settle(Request& r) {
+void BlockCache::Impl::cache_computed(Request& r) {
   if (r.num_loads > 0 || r.broken) return;
   cache_blocks(r, r.num_computed, r.num_computed);
   for (std::uint32_t g = 0; g < r.groups.size(); ++g) {
@@ -203,7 +203,7 @@ Status BlockCache::Impl::checkpoint(Request& r, std::size_t num_computed) {
           num_computed, g, blocks.size(), group.block_size);
   }
   r.num_computed = num_computed;
-  settle(r);
+  cache_computed(r);
   release_unseen(r);
   return {};
 }

@@ -17,7 +17,7 @@ void BlockCache::Impl::load_ended(std::uint64_t load, bool arrived) {
   if (r == nullptr) return;
   --r->num_loads;
   if (!arrived) r->broken = true;
-  settle(*r);
+  cache_computed(*r);
 }
 
 PollResult BlockCache::Impl::poll() {

@@ -51,7 +51,7 @@ class HazardBlocks final : public BlockVictims {
   static std::uint64_t name_of(const BlockHash& hash);
 
   /// Where a block is in its chain.
-  struct Place {
+  struct Position {
     std::uint32_t group = 0;
     std::uint32_t depth = 0;  // blocks before it
     std::uint64_t name = 0;
@@ -61,7 +61,7 @@ class HazardBlocks final : public BlockVictims {
   };
   /// For a held block without content, before it gets one: at once, or when a load has ended. By
   /// then the block before it may be another's; so its name is given.
-  void place(PageId block, const Place& place);
+  void set_position(PageId block, const Position& position);
   /// Of a block that has just been cached: another has the same content.
   void copy_hits(PageId block, PageId twin);
 
@@ -91,10 +91,10 @@ class HazardBlocks final : public BlockVictims {
   void use(PageId block, ReuseHazard::Class cls);
   /// A request that has not finished uses it now.
   void touch(PageId block) {
-    use(block, static_cast<ReuseHazard::Class>(sides_[index_of(block)].key & 0xff));
+    use(block, static_cast<ReuseHazard::Class>(records_[index_of(block)].key & 0xff));
   }
-  bool is_fresh(PageId block) const { return sides_[index_of(block)].fresh; }
-  std::uint32_t hits(PageId block) const { return sides_[index_of(block)].hits; }
+  bool is_fresh(PageId block) const { return records_[index_of(block)].fresh; }
+  std::uint32_t hits(PageId block) const { return records_[index_of(block)].hits; }
 
   /// The hits of a unit that has left the device lately.
   std::optional<std::uint32_t> past_hits(const std::optional<std::uint64_t>& unit) const {
@@ -103,7 +103,7 @@ class HazardBlocks final : public BlockVictims {
   const HazardIndex& index() const { return index_; }
   /// What the block is ranked by, also while it is being taken.
   Draw::Candidate rank(PageId block) const {
-    return rank_of(index_of(block), sides_[index_of(block)]);
+    return rank_of(index_of(block), records_[index_of(block)]);
   }
   /// What one of a group is ranked by that comes from elsewhere.
   Draw::Candidate new_rank(std::uint32_t group, std::size_t depth) const {
@@ -123,7 +123,7 @@ class HazardBlocks final : public BlockVictims {
   Status check(const std::function<Known(PageId)>& know) const;
 
  private:
-  struct Side {
+  struct Record {
     HazardIndex::Key key = 0;
     std::uint64_t name = 0;
     std::uint64_t name_before = 0;
@@ -137,24 +137,24 @@ class HazardBlocks final : public BlockVictims {
     bool free = false;  // and has content
     bool fresh = false;
   };
-  static_assert(sizeof(Side) == 64);
+  static_assert(sizeof(Record) == 64);
 
-  bool may_go(const Side& side) const {
-    return side.free && (side.behind == 0 || !leaves_only_[side.group]);
+  bool may_go(const Record& record) const {
+    return record.free && (record.behind == 0 || !leaves_only_[record.group]);
   }
   /// Deeper ones go first among equals; of groups that need no prefix, the shallower, and before
   /// all others.
   std::uint32_t tie_depth(std::uint32_t group, std::uint32_t depth) const {
     return leaves_only_[group] ? depth : ~depth;
   }
-  Draw::Candidate rank_of(std::uint32_t i, const Side& side) const {
-    return {side.key, tie_depth(side.group, side.depth), i};
+  Draw::Candidate rank_of(std::uint32_t i, const Record& record) const {
+    return {record.key, tie_depth(record.group, record.depth), i};
   }
   /// The block before it, if that still has the content that it had.
-  Side* before(const Side& side);
-  void insert(std::uint32_t i) { draw_.insert(candidates_, rank_of(i, sides_[i])); }
-  bool stands_for_unit(const Side& side) const {
-    return side.group == unit_group_ && ends_unit(side.depth);
+  Record* before(const Record& record);
+  void insert(std::uint32_t i) { draw_.insert(candidates_, rank_of(i, records_[i])); }
+  bool stands_for_unit(const Record& record) const {
+    return record.group == unit_group_ && ends_unit(record.depth);
   }
   void lose_content(std::uint32_t i);
   std::uint32_t pick();
@@ -162,7 +162,7 @@ class HazardBlocks final : public BlockVictims {
   const std::size_t blocks_per_unit_;
   const std::uint32_t unit_group_;
   const std::vector<bool> leaves_only_;
-  std::vector<Side> sides_;
+  std::vector<Record> records_;
   HazardIndex index_;
   BlockHistory history_;  // of units
   Draw draw_{index_, Draw::Ties::deeper_first};

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "blocks/free_queue.h"
+#include "base/id_list.h"
 #include "index/draw.h"
 
 namespace pando {
@@ -39,10 +39,11 @@ class HazardPages {
            draw_.memory_bytes();
   }
   /// Candidates are exactly those of a queue.
-  Status check(const FreeQueue& queue) const {
+  Status check(const IdList<PageId>& queue) const {
     for (std::size_t at = 0; at < candidates_.size(); ++at) {
       const Draw::Candidate& one = candidates_[at];
-      if (draw_.place(one.id) != at || !queue.has(PageId{one.id}) || ranks_[one.id].key != one.key)
+      if (draw_.position(one.id) != at || !queue.has(PageId{one.id}) ||
+          ranks_[one.id].key != one.key)
         return make_error(ErrorCode::corrupt, "hazard: host page {} is no candidate", one.id - 1);
     }
     if (candidates_.size() != queue.size())

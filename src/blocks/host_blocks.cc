@@ -12,7 +12,7 @@ HostBlocks::Group::Group(const BlockGroup& group, bool keep_tokens, const Hazard
     : pool(group.pools.host),
       block_size(group.block_size),
       index(pool->num_pages() + 1, {&group.block_size, 1}, keep_tokens),
-      unused(pool->num_pages() + 1, FreeQueue::Start::none),
+      unused(pool->num_pages() + 1, IdList<PageId>::Start::none),
       holds(pool->num_pages()),
       loading(pool->num_pages()),
       unstored(pool->num_pages()),

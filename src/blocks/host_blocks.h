@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "blocks/free_queue.h"
+#include "base/id_list.h"
 #include "blocks/hash_index.h"
 #include "blocks/hazard_blocks.h"
 #include "blocks/hazard_pages.h"
@@ -90,8 +90,8 @@ class HostBlocks {
     PageId next_victim() { return hazard ? hazard->pick() : unused.front(); }
     HostPool* pool;
     std::size_t block_size;
-    HashIndex index;   // by page number and 1
-    FreeQueue unused;  // kept pages that nothing holds, the least recently used first
+    HashIndex index;        // by page number and 1
+    IdList<PageId> unused;  // kept pages that nothing holds, the least recently used first
     std::optional<HazardPages> hazard;   // by the same; if that is the policy
     std::vector<std::uint32_t> holds;    // of a page
     std::vector<std::uint32_t> loading;  // loads that read it

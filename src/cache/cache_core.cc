@@ -13,16 +13,16 @@ void CacheCore::give_back_device(Released& from) {
   from.snapshots.clear();
 }
 
-void CacheCore::record_stored(Medium medium, NodeIndex i) {
-  if (events) record_stored(*events, medium, i);
+void CacheCore::record_stored(Tier tier, NodeIndex i) {
+  if (events) record_stored(*events, tier, i);
 }
 
-void CacheCore::record_stored(EventLog& to, Medium medium, NodeIndex i) const {
+void CacheCore::record_stored(EventLog& to, Tier tier, NodeIndex i) const {
   const Node& node = index.node(i);
   const std::size_t num_tokens = node.num_pages * index.page_size() + (options.bigram ? 1 : 0);
   const PageHash* parent =
       node.begin_pages() == 0 ? nullptr : index.tree().edges().parent_hash(node);
-  to.stored(medium, index.tree().namespace_of(i), parent,
+  to.stored(tier, index.tree().namespace_of(i), parent,
             {index.tree().edges().hashes(node), node.num_pages}, {node.tokens, num_tokens});
 }
 

@@ -29,8 +29,8 @@ struct CacheCore {
   /// Passes on what the index let go of on the device.
   void give_back_device(Released& from);
   /// Tells the log that a node is on a tier now.
-  void record_stored(Medium medium, NodeIndex node);
-  void record_stored(EventLog& to, Medium medium, NodeIndex node) const;
+  void record_stored(Tier tier, NodeIndex node);
+  void record_stored(EventLog& to, Tier tier, NodeIndex node) const;
 };
 
 /// While it lives, what the index lets go of goes for this reason; for explain().

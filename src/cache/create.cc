@@ -153,7 +153,7 @@ PrefixCacheImpl::PrefixCacheImpl(const CacheOptions& o, SlotLedger l,
   if (o.events) events.emplace(index.page_size(), o.bigram ? 1 : 0);
   if (o.remember_evicted > 0) record.emplace(o.remember_evicted);
   if (!events && !record) return;
-  index.residency().on_removed = [this](Medium from, const Node& node, std::uint32_t first,
+  index.residency().on_removed = [this](Tier from, const Node& node, std::uint32_t first,
                                         std::uint32_t n) {
     const std::span hashes(index.tree().edges().hashes(node) + first, n);
     if (events) events->removed(from, hashes);

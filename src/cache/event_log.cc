@@ -9,16 +9,16 @@
 
 namespace pando {
 
-void EventLog::stored(Medium medium, std::string_view ns, const PageHash* parent,
+void EventLog::stored(Tier tier, std::string_view ns, const PageHash* parent,
                       std::span<const PageHash> hashes, std::span<const Token> tokens) {
-  if (parent != nullptr && continues_last(medium, ns, *parent, 0)) {
+  if (parent != nullptr && continues_last(tier, ns, *parent, 0)) {
     append(events_.back().hashes, hashes);
     append(events_.back().tokens, tokens.subspan(overlap_));
     return;
   }
   KvEvent& event = events_.emplace_back();
   event.kind = KvEvent::Kind::stored;
-  event.medium = medium;
+  event.tier = tier;
   event.hashes.assign(hashes.begin(), hashes.end());
   if (parent != nullptr) event.parent = *parent;
   event.tokens.assign(tokens.begin(), tokens.end());
@@ -27,7 +27,7 @@ void EventLog::stored(Medium medium, std::string_view ns, const PageHash* parent
 }
 
 void EventLog::stored(KvEvent event) {
-  if (!event.parent || !continues_last(event.medium, event.ns, *event.parent, event.group)) {
+  if (!event.parent || !continues_last(event.tier, event.ns, *event.parent, event.group)) {
     events_.push_back(std::move(event));
     return;
   }
@@ -42,21 +42,21 @@ void EventLog::stored(KvEvent event) {
   std::move(event.extra_keys.begin(), event.extra_keys.end(), std::back_inserter(last.extra_keys));
 }
 
-bool EventLog::continues_last(Medium medium, std::string_view ns, const PageHash& parent,
+bool EventLog::continues_last(Tier tier, std::string_view ns, const PageHash& parent,
                               std::uint32_t group) const {
   if (events_.empty()) return false;
   const KvEvent& last = events_.back();
-  return last.kind == KvEvent::Kind::stored && last.medium == medium && last.group == group &&
+  return last.kind == KvEvent::Kind::stored && last.tier == tier && last.group == group &&
          last.ns == ns && last.hashes.back() == parent;
 }
 
-void EventLog::removed(Medium medium, std::span<const PageHash> hashes, std::uint32_t group,
+void EventLog::removed(Tier tier, std::span<const PageHash> hashes, std::uint32_t group,
                        std::size_t hash_bytes) {
   if (events_.empty() || events_.back().kind != KvEvent::Kind::removed ||
-      events_.back().medium != medium || events_.back().group != group) {
+      events_.back().tier != tier || events_.back().group != group) {
     KvEvent& event = events_.emplace_back();
     event.kind = KvEvent::Kind::removed;
-    event.medium = medium;
+    event.tier = tier;
     event.group = group;
     event.hash_bytes = hash_bytes;
   }

@@ -19,18 +19,18 @@ class EventLog {
   EventLog(std::size_t page_size, std::size_t overlap) : page_size_(page_size), overlap_(overlap) {}
 
   /// `tokens` are the raw tokens of all pages, overlap included.
-  void stored(Medium medium, std::string_view ns, const PageHash* parent,
+  void stored(Tier tier, std::string_view ns, const PageHash* parent,
               std::span<const PageHash> hashes, std::span<const Token> tokens);
   /// As the event says; continues the last one if it does.
   void stored(KvEvent event);
-  void removed(Medium medium, std::span<const PageHash> hashes, std::uint32_t group = 0,
+  void removed(Tier tier, std::span<const PageHash> hashes, std::uint32_t group = 0,
                std::size_t hash_bytes = sizeof(PageHash));
   void cleared();
 
   std::vector<KvEvent> take() { return std::exchange(events_, {}); }
 
  private:
-  bool continues_last(Medium medium, std::string_view ns, const PageHash& parent,
+  bool continues_last(Tier tier, std::string_view ns, const PageHash& parent,
                       std::uint32_t group) const;
 
   std::size_t page_size_;

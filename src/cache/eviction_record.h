@@ -32,30 +32,30 @@ class EvictionRecord {
   std::uint64_t matches() const { return matches_; }
   bool forgetful() const { return forgetful_; }
 
-  void add(Medium from, std::span<const PageHash> pages) {
+  void add(Tier from, std::span<const PageHash> pages) {
     for (const PageHash& page : pages) {
       const Entry entry{key_of(page), {from, cause_.pressure, cause_.num_tokens, matches_}};
       if (entries_.size() < max_pages_) {
         entries_.push_back(entry);
       } else {  // in the place of the oldest
-        const auto old = places_.find(entries_[next_].key);
-        if (old != places_.end() && old->second == next_) places_.erase(old);
+        const auto old = positions_.find(entries_[next_].key);
+        if (old != positions_.end() && old->second == next_) positions_.erase(old);
         entries_[next_] = entry;
         forgetful_ = true;
       }
-      places_[entry.key] = next_;
+      positions_[entry.key] = next_;
       next_ = (next_ + 1) % max_pages_;
     }
   }
 
   std::optional<Eviction> find(const PageHash& page) const {
-    const auto found = places_.find(key_of(page));
-    if (found == places_.end()) return std::nullopt;
+    const auto found = positions_.find(key_of(page));
+    if (found == positions_.end()) return std::nullopt;
     return entries_[found->second].eviction;
   }
   void clear() {
     entries_.clear();
-    places_.clear();
+    positions_.clear();
     next_ = 0;
     forgetful_ = false;
   }
@@ -74,7 +74,7 @@ class EvictionRecord {
   const std::size_t max_pages_;
   std::vector<Entry> entries_;  // a ring once it is full
   std::size_t next_ = 0;
-  std::unordered_map<std::uint64_t, std::size_t> places_;
+  std::unordered_map<std::uint64_t, std::size_t> positions_;
   std::uint64_t matches_ = 0;
   bool forgetful_ = false;
   Cause cause_;

@@ -20,15 +20,15 @@ namespace pando {
 
 // ---- Planning ----------------------------------------------------------------------------------
 
-Result<PrefixCacheImpl::Plan> PrefixCacheImpl::plan_insert(const Key& key,
-                                                           std::span<const SlotId> slots,
-                                                           const InsertOptions& insert_options) {
+Result<PrefixCacheImpl::InsertPlan> PrefixCacheImpl::plan_insert(
+    const Key& key, std::span<const SlotId> slots, const InsertOptions& insert_options) {
   const std::size_t page_size = index.page_size();
   const Result<NodeIndex> held = held_node(key, insert_options);
   if (!held) return held.error();
-  const Plan plan{*held == kNoNode ? index.tree().descend(key, nullptr)
-                                   : index.tree().descend_behind(*held, key),
-                  index.tree().shape().num_pages(key), insert_options.window_released / page_size};
+  const InsertPlan plan{*held == kNoNode ? index.tree().descend(key, nullptr)
+                                         : index.tree().descend_behind(*held, key),
+                        index.tree().shape().num_pages(key),
+                        insert_options.window_released / page_size};
   if (Status s = refuse_insert(plan, insert_options); !s) return s.error();
   const std::size_t existing = plan.cursor.pages * page_size;
   if (Status s = refuse_negative(key.tokens, existing, key.tokens.size(), "insert"); !s)
@@ -67,7 +67,7 @@ Result<NodeIndex> PrefixCacheImpl::held_node(const Key& key, const InsertOptions
   return node;
 }
 
-Status PrefixCacheImpl::refuse_insert(const Plan& plan, const InsertOptions& o) const {
+Status PrefixCacheImpl::refuse_insert(const InsertPlan& plan, const InsertOptions& o) const {
   const std::size_t page_size = index.page_size();
   const std::size_t existing = index.matcher().device_end(plan.cursor).pages * page_size;
   if (o.owned_by_tree % page_size != 0 || o.owned_by_tree > existing)
@@ -100,7 +100,7 @@ Status PrefixCacheImpl::refuse_insert(const Plan& plan, const InsertOptions& o) 
 }
 
 // The pages that the tree has: the caller's own for them are duplicates, or revive a tombstone.
-Status PrefixCacheImpl::plan_existing(const Plan& plan, std::span<const SlotId> slots,
+Status PrefixCacheImpl::plan_existing(const InsertPlan& plan, std::span<const SlotId> slots,
                                       std::size_t owned_pages, bool look_at_last) {
   const std::size_t page_size = index.page_size();
   Status status;
@@ -157,7 +157,7 @@ void PrefixCacheImpl::plan_revival(NodeIndex node, std::uint32_t num_pages,
                       .replace = index.node(node).locks == 0});
 }
 
-Status PrefixCacheImpl::plan_adoption(const Plan& plan, NodeIndex node, std::size_t first,
+Status PrefixCacheImpl::plan_adoption(const InsertPlan& plan, NodeIndex node, std::size_t first,
                                       std::uint32_t n, const SlotId* slots) {
   const std::size_t page_size = index.page_size();
   const std::size_t offset = adopted_pages.size();
@@ -180,7 +180,7 @@ Status PrefixCacheImpl::plan_adoption(const Plan& plan, NodeIndex node, std::siz
   return status;
 }
 
-Status PrefixCacheImpl::plan_new(const Plan& plan, std::span<const SlotId> slots) {
+Status PrefixCacheImpl::plan_new(const InsertPlan& plan, std::span<const SlotId> slots) {
   const std::size_t page_size = index.page_size();
   const std::size_t begin = plan.cursor.pages;
   const std::size_t buried = std::max(plan.released_pages, begin) - begin;
@@ -199,7 +199,7 @@ Status PrefixCacheImpl::plan_new(const Plan& plan, std::span<const SlotId> slots
 
 // ---- Applying ----------------------------------------------------------------------------------
 
-Inserted PrefixCacheImpl::apply_insert(const Plan& plan, const Key& key,
+Inserted PrefixCacheImpl::apply_insert(const InsertPlan& plan, const Key& key,
                                        const InsertOptions& insert_options) {
   const std::size_t page_size = index.page_size();
   NodeIndex end =
@@ -237,7 +237,7 @@ Inserted PrefixCacheImpl::apply_insert(const Plan& plan, const Key& key,
 }
 
 // From the top: what is on the device has its parent there. Returns the number of pages adopted.
-std::size_t PrefixCacheImpl::apply_adoptions(const Plan& plan, NodeIndex end) {
+std::size_t PrefixCacheImpl::apply_adoptions(const InsertPlan& plan, NodeIndex end) {
   for (std::size_t i = adoptions.size(); i-- > 0;) {
     const Adoption& a = adoptions[i];
     const NodeIndex node = a.node == plan.cursor.node ? end : a.node;
@@ -258,14 +258,14 @@ void PrefixCacheImpl::adopt(NodeIndex node, std::span<const std::uint32_t> pages
                             bool with_window) {
   index.residency().attach_device(node, pages, with_window);
   tier->device_came(node, /*pages=*/true, with_window, /*snapshot=*/false);
-  record_stored(Medium::device, node);
+  record_stored(Tier::device, node);
   if (with_window || ledger.window_allocator() == nullptr) return;
   // Pando's own allocator knows whether they really have given it back.
   for (const std::uint32_t page : pages) released.window_pages.push_back(PageId{page});
 }
 
 // `end` is where the plan's cursor is now. Returns the number of pages revived.
-std::size_t PrefixCacheImpl::apply_revivals(const Plan& plan, NodeIndex end) {
+std::size_t PrefixCacheImpl::apply_revivals(const InsertPlan& plan, NodeIndex end) {
   for (const Revival& revival : revivals) {
     const NodeIndex node = revival.node == plan.cursor.node ? end : revival.node;
     const std::span pages(revived_pages.data() + revival.offset, revival.num_pages);
@@ -287,11 +287,11 @@ std::size_t PrefixCacheImpl::apply_revivals(const Plan& plan, NodeIndex end) {
 }
 
 // The leaf, of which the part before `released_pages` is a tombstone.
-NodeIndex PrefixCacheImpl::apply_new(const Plan& plan, const Key& key, NodeIndex parent) {
+NodeIndex PrefixCacheImpl::apply_new(const InsertPlan& plan, const Key& key, NodeIndex parent) {
   const std::size_t page_size = index.page_size();
   const std::size_t begin = plan.cursor.pages;
   const NodeIndex end = index.add_leaf(parent, key.tokens.data() + begin * page_size, new_pages);
-  record_stored(Medium::device, end);
+  record_stored(Tier::device, end);
   if (plan.released_pages > begin) {
     const std::size_t buried = plan.released_pages - begin;
     index.residency().bury_head(end, static_cast<std::uint32_t>(buried));
@@ -344,7 +344,7 @@ Result<Inserted> PrefixCacheImpl::insert(const Key& key, std::span<const SlotId>
   }
   if (given.held != nullptr && *given.held && given.held->cache_ != this)
     return make_error(ErrorCode::invalid_argument, "insert: the lease is of another cache");
-  const Result<Plan> plan = plan_insert(key, slots, given);
+  const Result<InsertPlan> plan = plan_insert(key, slots, given);
   if (!plan) return plan.error();
   Inserted inserted = apply_insert(*plan, key, given);
   const NodeIndex end = index.resolve(inserted.node);

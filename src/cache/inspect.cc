@@ -71,16 +71,16 @@ std::string Inspector::dump() const { return cache_.index.dump(); }
 std::uint64_t Inspector::digest() const { return cache_.index.digest(); }
 
 Sizes Inspector::host_sizes(ComponentKind kind) const {
-  const Sizes pages = cache_.index.shelves().sizes(Medium::host, kind);
+  const Sizes pages = cache_.index.shelves().sizes(Tier::host, kind);
   const std::size_t by = kind == ComponentKind::state ? 1 : cache_.index.page_size();
   return {pages.evictable * by, pages.protected_tokens * by, pages.total * by};
 }
 
-std::size_t Inspector::capacity_tokens(Medium medium) const {
-  if (medium == Medium::host && cache_.tier)
+std::size_t Inspector::capacity_tokens(Tier tier) const {
+  if (tier == Tier::host && cache_.tier)
     return cache_.tier->pools(ComponentKind::full).host->num_pages() * cache_.index.page_size();
   const PagedAllocator* const full = cache_.ledger.full_side();
-  return medium == Medium::device && full != nullptr ? full->capacity() : 0;
+  return tier == Tier::device && full != nullptr ? full->capacity() : 0;
 }
 
 std::size_t Inspector::memory_bytes() const {
@@ -106,11 +106,11 @@ std::vector<KvEvent> Inspector::events_of_all() const {
     return std::pair(index.node(a).end_pages, a) < std::pair(index.node(b).end_pages, b);
   });
   EventLog log(index.page_size(), cache_.options.bigram ? 1 : 0);
-  for (const Medium medium : {Medium::device, Medium::host}) {
+  for (const Tier tier : {Tier::device, Tier::host}) {
     for (const NodeIndex i : nodes) {
       const Node& node = index.node(i);
-      if (medium == Medium::device ? node.on_device() : node.on_host)
-        cache_.record_stored(log, medium, i);
+      if (tier == Tier::device ? node.on_device() : node.on_host)
+        cache_.record_stored(log, tier, i);
     }
   }
   return log.take();

@@ -23,9 +23,8 @@ std::size_t share_of(double share, std::size_t pages) {
 Status PrefixCacheImpl::refuse_pin(NodeIndex end) {
   const std::size_t page_size = index.page_size();
   const double share = options.retention.max_pinned_share;
-  const std::size_t device = component_capacity(Medium::device, ComponentKind::full);
-  const std::size_t all =
-      device + (tier ? component_capacity(Medium::host, ComponentKind::full) : 0);
+  const std::size_t device = component_capacity(Tier::device, ComponentKind::full);
+  const std::size_t all = device + (tier ? component_capacity(Tier::host, ComponentKind::full) : 0);
   for (const bool on_device : {true, false}) {
     const std::size_t limit = share_of(share, on_device ? device : all);
     const std::size_t pinned = index.retention().pinned_pages(on_device);

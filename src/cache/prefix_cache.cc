@@ -37,7 +37,7 @@ EvictResult PrefixCacheImpl::evict(const Evictor::Goal& goal) {
   stats.evicted_nodes += told.nodes;
   stats.evicted_window_tokens += told.window_tokens;
   stats.evicted_snapshots += told.snapshots;
-  if (observer != nullptr) observer->on_evict(Medium::device, told);
+  if (observer != nullptr) observer->on_evict(Tier::device, told);
   return told;
 }
 

@@ -61,7 +61,7 @@ struct PrefixCacheImpl final : CacheCore, TierOwner {
   };
   /// An insert that has been checked against the tree and the ledger and cannot fail any more. The
   /// new pages are claimed, in `new_pages`; the caller's duplicates are in `duplicates`.
-  struct Plan {
+  struct InsertPlan {
     Tree::Cursor cursor;
     std::size_t num_pages = 0;       // of the key
     std::size_t released_pages = 0;  // of the caller's, without a window
@@ -117,9 +117,9 @@ struct PrefixCacheImpl final : CacheCore, TierOwner {
   // ---- What they are made of ----
 
   /// Changes nothing on error. The key has a whole page at least.
-  Result<Plan> plan_insert(const Key& key, std::span<const SlotId> slots,
-                           const InsertOptions& options);
-  Inserted apply_insert(const Plan& plan, const Key& key, const InsertOptions& options);
+  Result<InsertPlan> plan_insert(const Key& key, std::span<const SlotId> slots,
+                                 const InsertOptions& options);
+  Inserted apply_insert(const InsertPlan& plan, const Key& key, const InsertOptions& options);
 
   EvictResult evict(const Evictor::Goal& goal);
   /// nullptr: no store is attached.
@@ -199,7 +199,7 @@ struct PrefixCacheImpl final : CacheCore, TierOwner {
   void release_closed();
 
   Tenants::Capacity shared_capacity() const;
-  std::size_t component_capacity(Medium medium, ComponentKind kind) const;
+  std::size_t component_capacity(Tier where, ComponentKind kind) const;
   void apply_limits(OwnerId owner);
   /// An owner with more than its cap gives up its own; what ends at `end`, if that is a node,
   /// stays.
@@ -259,17 +259,17 @@ struct PrefixCacheImpl final : CacheCore, TierOwner {
   std::size_t release_window(Running& request, std::size_t num_tokens);
 
   Result<NodeIndex> held_node(const Key& key, const InsertOptions& options) const;
-  Status refuse_insert(const Plan& plan, const InsertOptions& options) const;
-  Status plan_existing(const Plan& plan, std::span<const SlotId> slots, std::size_t owned_pages,
-                       bool look_at_last);
+  Status refuse_insert(const InsertPlan& plan, const InsertOptions& options) const;
+  Status plan_existing(const InsertPlan& plan, std::span<const SlotId> slots,
+                       std::size_t owned_pages, bool look_at_last);
   void plan_revival(NodeIndex node, std::uint32_t num_pages, std::uint32_t num_revived);
-  Status plan_new(const Plan& plan, std::span<const SlotId> slots);
-  Status plan_adoption(const Plan& plan, NodeIndex node, std::size_t first, std::uint32_t n,
+  Status plan_new(const InsertPlan& plan, std::span<const SlotId> slots);
+  Status plan_adoption(const InsertPlan& plan, NodeIndex node, std::size_t first, std::uint32_t n,
                        const SlotId* slots);
-  std::size_t apply_adoptions(const Plan& plan, NodeIndex end);
+  std::size_t apply_adoptions(const InsertPlan& plan, NodeIndex end);
   void adopt(NodeIndex node, std::span<const std::uint32_t> pages, bool with_window);
-  std::size_t apply_revivals(const Plan& plan, NodeIndex end);
-  NodeIndex apply_new(const Plan& plan, const Key& key, NodeIndex end);
+  std::size_t apply_revivals(const InsertPlan& plan, NodeIndex end);
+  NodeIndex apply_new(const InsertPlan& plan, const Key& key, NodeIndex end);
   void apply_snapshot(NodeIndex end, StateSlot snapshot);
 };
 

@@ -134,7 +134,7 @@ Status PrefixCacheImpl::allocate(const Asker& asker, Alloc alloc, CountPages cou
                      .incoming_pages = num_pages,
                      .request_pages = asker.num_tokens / index.page_size()};
   const auto plan = [&](const PagedAllocator& side, ComponentKind kind, std::size_t& missing) {
-    const std::size_t evictable = index.shelves().shelf(Medium::device, kind)->available_to(owner);
+    const std::size_t evictable = index.shelves().shelf(Tier::device, kind)->available_to(owner);
     missing = num_pages - std::min(num_pages, side.available_pages());
     if (missing <= evictable) return Status{};
     return Status{make_error(
@@ -296,7 +296,7 @@ Status PrefixCacheImpl::checkpoint(Running& request, std::optional<std::size_t> 
   if (!*key) return {};
   const InsertOptions given = insert_options(request, chunked, /*unfinished=*/true);
   const std::span<SlotId> slots = request.slots.first((*key)->tokens.size());
-  const Result<Plan> plan = plan_insert(**key, slots, given);
+  const Result<InsertPlan> plan = plan_insert(**key, slots, given);
   if (!plan) return plan.error();
   const Inserted inserted = apply_insert(*plan, **key, given);
   const NodeIndex end = index.resolve(inserted.node);
@@ -323,7 +323,8 @@ Status PrefixCacheImpl::finish(Running& request, std::optional<std::size_t> num_
     return {};
   }
   const InsertOptions given = insert_options(request, /*chunked=*/false, /*unfinished=*/false);
-  const Result<Plan> plan = plan_insert(**key, request.slots.first((*key)->tokens.size()), given);
+  const Result<InsertPlan> plan =
+      plan_insert(**key, request.slots.first((*key)->tokens.size()), given);
   if (!plan) return plan.error();
   const Inserted inserted = apply_insert(*plan, **key, given);
   const NodeIndex end = index.resolve(inserted.node);

@@ -213,7 +213,7 @@ SlotCacheStats SlotCache::stats() const {
 
 std::size_t SlotCache::memory_bytes() const {
   return sizeof(Impl) - sizeof(SlotMap) + impl_->map.memory_bytes() +
-         impl_->copies.size() * sizeof(Impl::Copy);
+         impl_->copies.size() * sizeof(Impl::SlotCopy);
 }
 
 std::string SlotCache::dump() const { return impl_->map.dump(); }

@@ -13,12 +13,13 @@ using Slot = SlotMap::Slot;
 
 bool SlotCache::Impl::is_written(std::size_t slot) const {
   return std::any_of(copies.begin(), copies.end(),
-                     [&](const Copy& copy) { return copy.target == slot; });
+                     [&](const SlotCopy& copy) { return copy.target == slot; });
 }
 
 bool SlotCache::Impl::is_read(std::size_t slot, std::size_t beyond) const {
-  return std::any_of(copies.begin(), copies.end(),
-                     [&](const Copy& copy) { return copy.source == slot && copy.length > beyond; });
+  return std::any_of(copies.begin(), copies.end(), [&](const SlotCopy& copy) {
+    return copy.source == slot && copy.length > beyond;
+  });
 }
 
 void SlotCache::Impl::poll() {

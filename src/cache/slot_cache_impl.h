@@ -29,7 +29,7 @@ struct SlotCache::Impl final : SlotWatcher {
     map.set_taken(static_cast<SlotMap::Slot>(slot), false);
   }
 
-  struct Copy {
+  struct SlotCopy {
     SlotMap::Slot source;
     SlotMap::Slot target;
     std::size_t length;
@@ -49,7 +49,7 @@ struct SlotCache::Impl final : SlotWatcher {
   const SlotCacheOptions options;
   SlotAllocator& slots;
   SlotMap map;
-  std::deque<Copy> copies = {};  // of one stream, so they finish in order
+  std::deque<SlotCopy> copies = {};  // of one stream, so they finish in order
   std::optional<std::size_t> occupying = {};
 };
 

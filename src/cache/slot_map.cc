@@ -11,18 +11,18 @@ namespace pando {
 SlotMap::SlotMap(std::size_t num_slots, std::size_t max_nodes, std::uint64_t hash_seed)
     : max_nodes_(max_nodes),
       index_({.page_size = 1, .numbered = false, .hash_seed = hash_seed}, *make_policy("lru")),
-      places_(index_, num_slots),
+      ends_(index_, num_slots),
       states_(num_slots),
-      loose_(static_cast<std::uint32_t>(num_slots)),
+      loose_(num_slots + 1, IdList<Slot>::Start::none),
       blank_(num_slots) {
   blank_.fill();
 }
 
-// ---- Places ------------------------------------------------------------------------------------
+// ---- Ends --------------------------------------------------------------------------------------
 
-NodeIndex SlotMap::settle(const Tree::Cursor& cursor) {
+NodeIndex SlotMap::split_at(const Tree::Cursor& cursor) {
   const NodeIndex node = index_.tree().split_at(cursor);
-  if (node != cursor.node) places_.split(node, cursor.node);
+  if (node != cursor.node) ends_.split(node, cursor.node);
   return node;
 }
 
@@ -30,7 +30,7 @@ NodeIndex SlotMap::settle(const Tree::Cursor& cursor) {
 NodeIndex SlotMap::node_at(NodeIndex below, std::size_t length) {
   while (index_.node(below).begin_pages() >= length) below = index_.node(below).parent;
   const auto in_node = static_cast<std::uint32_t>(length) - index_.node(below).begin_pages();
-  return settle({below, in_node, length});
+  return split_at({below, in_node, length});
 }
 
 // The lowest node above both; kNoNode in different namespaces.
@@ -45,12 +45,12 @@ NodeIndex SlotMap::common_node(NodeIndex a, NodeIndex b) const {
 
 // Where the slot ends from now on; kNoNode: nowhere.
 void SlotMap::move(Slot slot, NodeIndex to) {
-  if (places_.is_known(slot)) {
-    places_.remove(slot);
+  if (ends_.is_known(slot)) {
+    ends_.remove(slot);
     --num_known_;
   }
   if (to != kNoNode) {
-    places_.add(slot, to, kind_of(slot));
+    ends_.add(slot, to, kind_of(slot));
     ++num_known_;
   }
   refresh(slot);
@@ -66,15 +66,16 @@ SlotKind SlotMap::kind_of(Slot slot) const {
 // use until now.
 void SlotMap::refresh(Slot slot) {
   const SlotKind kind = kind_of(slot);
-  const bool known = places_.is_known(slot);
-  if (known && places_.kind(slot) != kind) {
-    const NodeIndex node = places_.end_of(slot);
-    places_.remove(slot);
-    places_.add(slot, node, kind);
+  const bool known = ends_.is_known(slot);
+  if (known && ends_.kind(slot) != kind) {
+    const NodeIndex node = ends_.end_of(slot);
+    ends_.remove(slot);
+    ends_.add(slot, node, kind);
   }
   const bool loose = kind == SlotKind::loose;
-  if (loose && known && !loose_.contains(slot)) loose_.use(slot);
-  if (!(loose && known) && loose_.contains(slot)) loose_.erase(slot);
+  const bool listed = loose_.has(slot + 1);
+  if (loose && known && !listed) loose_.append(slot + 1);
+  if (!(loose && known) && listed) loose_.remove(slot + 1);
   if (loose && !known) {
     blank_.set(slot);
   } else {
@@ -85,10 +86,10 @@ void SlotMap::refresh(Slot slot) {
 // A node that has lost a slot, a pin or a child goes if it is nothing any more, and so do those
 // above it; with one child left it becomes part of that.
 void SlotMap::tidy(NodeIndex node) {
-  while (!index_.node(node).is_root() && !places_.is_end(node) && !pins_.contains(node)) {
+  while (!index_.node(node).is_root() && !ends_.is_end(node) && !pins_.contains(node)) {
     if (index_.node(node).num_children > 1) return;
     if (index_.node(node).num_children == 1) {
-      if (const NodeIndex child = index_.join_child(node)) places_.join(node, child);
+      if (const NodeIndex child = index_.join_child(node)) ends_.join(node, child);
       return;
     }
     const NodeIndex parent = index_.node(node).parent;
@@ -107,8 +108,8 @@ void SlotMap::enforce_capacity() {
     if (leaf == kNoNode) return;
     const NodeIndex parent = index_.node(leaf).parent;
     const NodeIndex to = index_.node(parent).is_root() ? kNoNode : parent;
-    while (places_.is_end(leaf)) {
-      const Slot slot = places_.pick_end(leaf);
+    while (ends_.is_end(leaf)) {
+      const Slot slot = ends_.pick_end(leaf);
       move(slot, to);
       ++states_[slot].edition;
     }
@@ -121,12 +122,12 @@ void SlotMap::enforce_capacity() {
 
 void SlotMap::learn(const Key& key, Slot slot) {
   const Tree::Cursor cursor = index_.tree().descend(key, nullptr);
-  NodeIndex node = cursor.node == kNoNode ? index_.root(key.ns) : settle(cursor);
+  NodeIndex node = cursor.node == kNoNode ? index_.root(key.ns) : split_at(cursor);
   if (cursor.pages < key.tokens.size())
     node = index_.add_leaf(node, key.tokens.data() + cursor.pages,
                            static_cast<std::uint32_t>(key.tokens.size() - cursor.pages));
   index_.touch(node);
-  const NodeIndex before = places_.end_of(slot);
+  const NodeIndex before = ends_.end_of(slot);
   move(slot, node);
   if (num_unbound_ > 0) bind_unbound(slot);
   if (before != kNoNode) {
@@ -145,7 +146,7 @@ void SlotMap::forget(Slot slot) { shorten(slot, 0); }
 
 void SlotMap::shorten(Slot slot, std::size_t length) {
   ++states_[slot].edition;
-  const NodeIndex before = places_.end_of(slot);
+  const NodeIndex before = ends_.end_of(slot);
   if (before == kNoNode || index_.node(before).end_pages <= length) return;
   move(slot, length == 0 ? kNoNode : node_at(before, length));
   rebind(slot, before, length);
@@ -154,7 +155,7 @@ void SlotMap::shorten(Slot slot, std::size_t length) {
 }
 
 std::size_t SlotMap::length(Slot slot) const {
-  return places_.is_known(slot) ? index_.node(places_.end_of(slot)).end_pages : 0;
+  return ends_.is_known(slot) ? index_.node(ends_.end_of(slot)).end_pages : 0;
 }
 
 // ---- Having ------------------------------------------------------------------------------------
@@ -177,7 +178,7 @@ void SlotMap::unhold(Slot slot) {
 
 bool SlotMap::can_shorten(Slot slot, std::size_t length) const {
   if (!is_pinned(slot)) return true;
-  for (NodeIndex i = places_.end_of(slot); index_.node(i).end_pages > length;
+  for (NodeIndex i = ends_.end_of(slot); index_.node(i).end_pages > length;
        i = index_.node(i).parent) {
     const auto pin = pins_.find(i);
     if (pin != pins_.end() && pin->second.slot == slot) return false;
@@ -188,7 +189,8 @@ bool SlotMap::can_shorten(Slot slot, std::size_t length) const {
 std::optional<SlotMap::Slot> SlotMap::next_to_give() const {
   if (const std::optional<std::size_t> blank = blank_.find_first())
     return static_cast<Slot>(*blank);
-  return loose_.least_recent();
+  if (loose_.size() == 0) return std::nullopt;
+  return loose_.front() - 1;
 }
 
 // ---- Looking -----------------------------------------------------------------------------------
@@ -197,7 +199,7 @@ SlotMap::Found SlotMap::find(const Key& key) const {
   const Tree::Cursor cursor = index_.tree().descend(key, nullptr);
   NodeIndex node = cursor.node;
   if (node == kNoNode || cursor.pages == 0) return {};
-  while (!places_.has(node)) {  // pinned, and its slots have gone
+  while (!ends_.has(node)) {  // pinned, and its slots have gone
     node = index_.node(node).parent;
     if (index_.node(node).is_root()) return {};
   }
@@ -206,23 +208,25 @@ SlotMap::Found SlotMap::find(const Key& key) const {
 
 SlotMap::Slot SlotMap::pick(NodeIndex node) const {
   for (const SlotKind kind : kSlotKinds) {
-    if (places_.has(node, kind)) return places_.pick(node, kind);
+    if (ends_.has(node, kind)) return ends_.pick(node, kind);
   }
   PANDO_CHECK(false, "no slot holds node {}", node);
 }
 
 // It is taken out of the lists meanwhile: it may stand before others.
 std::optional<SlotMap::Slot> SlotMap::pick_other(NodeIndex node, Slot than) {
-  const NodeIndex end = places_.end_of(than);
-  if (end != kNoNode) places_.remove(than);
+  const NodeIndex end = ends_.end_of(than);
+  if (end != kNoNode) ends_.remove(than);
   std::optional<Slot> slot;
-  if (places_.has(node)) slot = pick(node);
-  if (end != kNoNode) places_.add(than, end, kind_of(than));
+  if (ends_.has(node)) slot = pick(node);
+  if (end != kNoNode) ends_.add(than, end, kind_of(than));
   return slot;
 }
 
 void SlotMap::use(Slot slot) {
-  if (loose_.contains(slot)) loose_.use(slot);
+  if (!loose_.has(slot + 1)) return;
+  loose_.remove(slot + 1);
+  loose_.append(slot + 1);
 }
 
 }  // namespace pando

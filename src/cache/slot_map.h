@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What SlotCache knows: a radix tree over tokens (RadixIndex, pages of one token, which have no
-// numbers), where in it each slot's sequence ends (SlotPlaces), which prefixes are pinned, and
+// numbers), where in it each slot's sequence ends (SlotEnds), which prefixes are pinned, and
 // which slots may be given to a new sequence. SlotCache checks what callers say and moves bytes.
 //
 // Invariants (check() proves them):
@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "base/bitmask.h"
-#include "base/recency_list.h"
-#include "cache/slot_places.h"
+#include "base/id_list.h"
+#include "cache/slot_ends.h"
 #include "index/radix_index.h"
 #include "pando/result.h"
 #include "pando/types.h"
@@ -32,7 +32,7 @@ namespace pando {
 
 class SlotMap {
  public:
-  using Slot = SlotPlaces::Slot;
+  using Slot = SlotEnds::Slot;
 
   /// All slots are free and hold nothing that is known.
   SlotMap(std::size_t num_slots, std::size_t max_nodes, std::uint64_t hash_seed);
@@ -100,7 +100,7 @@ class SlotMap {
     std::optional<Slot> slot = {};  // none: no slot holds the prefix any more
   };
 
-  NodeIndex settle(const Tree::Cursor& cursor);
+  NodeIndex split_at(const Tree::Cursor& cursor);
   NodeIndex node_at(NodeIndex below, std::size_t length);
   NodeIndex common_node(NodeIndex a, NodeIndex b) const;
   void move(Slot slot, NodeIndex to);
@@ -116,9 +116,9 @@ class SlotMap {
 
   const std::size_t max_nodes_;
   RadixIndex index_;
-  SlotPlaces places_;
+  SlotEnds ends_;
   std::vector<State> states_;
-  RecencyList loose_;          // of kind loose, and known
+  IdList<Slot> loose_;  // slot + 1 of those of kind loose, and known; the least recently used first
   HierarchicalBitmask blank_;  // of kind loose, and not known
   std::unordered_map<NodeIndex, Pin> pins_;
   std::size_t num_unbound_ = 0;  // of pins_

@@ -11,8 +11,8 @@ namespace pando {
 // To a slot that is kept anyway, if there is one.
 void SlotMap::bind(NodeIndex node, Pin& pin) {
   for (const SlotKind kind : {SlotKind::held, SlotKind::taken, SlotKind::loose}) {
-    if (!places_.has(node, kind)) continue;
-    pin.slot = places_.pick(node, kind);
+    if (!ends_.has(node, kind)) continue;
+    pin.slot = ends_.pick(node, kind);
     ++states_[*pin.slot].pins;
     refresh(*pin.slot);
     return;
@@ -32,7 +32,7 @@ void SlotMap::unbind(Pin& pin) {
 
 // The slot is the first for a while to hold these prefixes.
 void SlotMap::bind_unbound(Slot slot) {
-  for (NodeIndex i = places_.end_of(slot); !index_.node(i).is_root(); i = index_.node(i).parent) {
+  for (NodeIndex i = ends_.end_of(slot); !index_.node(i).is_root(); i = index_.node(i).parent) {
     const auto pin = pins_.find(i);
     if (pin == pins_.end() || pin->second.slot) continue;
     unbind(pin->second);
@@ -91,7 +91,7 @@ std::size_t SlotMap::memory_bytes() const {
   const std::size_t pin_bytes =
       pins_.size() * (sizeof(std::pair<NodeIndex, Pin>) + 2 * sizeof(void*)) +
       pins_.bucket_count() * sizeof(void*);
-  return sizeof(*this) - sizeof(index_) + index_.memory_bytes() + places_.memory_bytes() +
+  return sizeof(*this) - sizeof(index_) + index_.memory_bytes() + ends_.memory_bytes() +
          states_.capacity() * sizeof(State) + loose_.memory_bytes() + blank_.memory_bytes() +
          pin_bytes;
 }
@@ -100,9 +100,9 @@ std::string SlotMap::dump() const {
   constexpr const char* kNames[] = {"free", "kept", "taken"};
   std::string text = index_.dump();
   for (Slot slot = 0; slot < states_.size(); ++slot) {
-    if (!places_.is_known(slot)) continue;
+    if (!ends_.is_known(slot)) continue;
     text += fmt::format("slot {} holds {} tokens of \"{}\", {}, {} pins\n", slot, length(slot),
-                        index_.tree().namespace_of(places_.end_of(slot)),
+                        index_.tree().namespace_of(ends_.end_of(slot)),
                         kNames[static_cast<std::size_t>(kind_of(slot))], states_[slot].pins);
   }
   return text;
@@ -116,12 +116,12 @@ Status SlotMap::check_pins() const {
   for (const auto& [node, pin] : pins_) {
     if (pin.count == 0) return make_error(ErrorCode::corrupt, "node {} is pinned by nobody", node);
     unbound += pin.slot ? 0 : 1;
-    if (!pin.slot && places_.has(node))
+    if (!pin.slot && ends_.has(node))
       return make_error(ErrorCode::corrupt, "the pin of node {} is bound to none of its slots",
                         node);
     if (!pin.slot) continue;
     ++pins[*pin.slot];
-    const NodeIndex end = places_.end_of(*pin.slot);
+    const NodeIndex end = ends_.end_of(*pin.slot);
     if (end == kNoNode || common_node(end, node) != node)
       return make_error(ErrorCode::corrupt, "node {} is bound to slot {}, which ends in node {}",
                         node, *pin.slot, end);
@@ -139,20 +139,20 @@ Status SlotMap::check_pins() const {
 
 Status SlotMap::check() const {
   if (Status s = index_.check({.locks = pins_.size()}); !s) return s;
-  if (Status s = places_.check(); !s) return s;
+  if (Status s = ends_.check(); !s) return s;
   if (Status s = check_pins(); !s) return s;
   if (Status s = blank_.check(); !s) return s;
   std::size_t known = 0;
   for (Slot slot = 0; slot < states_.size(); ++slot) {
-    const bool is_known = places_.is_known(slot);
+    const bool is_known = ends_.is_known(slot);
     const bool loose = kind_of(slot) == SlotKind::loose;
     known += is_known ? 1 : 0;
-    if (is_known && places_.kind(slot) != kind_of(slot))
+    if (is_known && ends_.kind(slot) != kind_of(slot))
       return make_error(ErrorCode::corrupt, "slot {} is listed as of kind {}, is of kind {}", slot,
-                        static_cast<int>(places_.kind(slot)), static_cast<int>(kind_of(slot)));
-    if (loose_.contains(slot) != (loose && is_known))
+                        static_cast<int>(ends_.kind(slot)), static_cast<int>(kind_of(slot)));
+    if (loose_.has(slot + 1) != (loose && is_known))
       return make_error(ErrorCode::corrupt, "slot {} is {}in the order of use", slot,
-                        loose_.contains(slot) ? "" : "not ");
+                        loose_.has(slot + 1) ? "" : "not ");
     if (blank_.test(slot) != (loose && !is_known))
       return make_error(ErrorCode::corrupt, "slot {} is {}listed as blank", slot,
                         blank_.test(slot) ? "" : "not ");
@@ -161,7 +161,7 @@ Status SlotMap::check() const {
     return make_error(ErrorCode::corrupt, "{} slots are known, counted {}", known, num_known_);
   Status status;
   index_.tree().for_each_node([&](NodeIndex i, const Node& node) {
-    if (node.num_children == 0 && !places_.is_end(i) && !pins_.contains(i))
+    if (node.num_children == 0 && !ends_.is_end(i) && !pins_.contains(i))
       status = make_error(ErrorCode::corrupt, "leaf {} is the end of no slot", i);
   });
   if (status.ok() && num_nodes() > max_nodes_ && index_.evictor().has_victim())

@@ -103,23 +103,23 @@ Tenants::Capacity PrefixCacheImpl::shared_capacity() const {
 void PrefixCacheImpl::apply_limits(OwnerId owner) {
   const std::size_t page_size = index.page_size();
   const TenantOptions& tenant = tenants.list()[owner];
-  const auto apply = [&](Medium medium, std::size_t floor, std::size_t cap) {
+  const auto apply = [&](Tier where, std::size_t floor, std::size_t cap) {
     const std::size_t floor_pages = pages_for(floor, page_size);
-    const std::size_t all_pages = component_capacity(medium, ComponentKind::full);
-    index.shelves().set_limits(medium, ComponentKind::full, owner,
+    const std::size_t all_pages = component_capacity(where, ComponentKind::full);
+    index.shelves().set_limits(where, ComponentKind::full, owner,
                                {floor_pages, cap == TenantOptions::kNoCap ? cap : cap / page_size});
     for (const ComponentKind kind : {ComponentKind::window, ComponentKind::state}) {
-      const std::size_t has = component_capacity(medium, kind);
-      index.shelves().set_limits(medium, kind, owner,
+      const std::size_t has = component_capacity(where, kind);
+      index.shelves().set_limits(where, kind, owner,
                                  {floor_pages * has / std::max<std::size_t>(1, all_pages)});
     }
   };
-  apply(Medium::device, tenant.device_floor, tenant.device_cap);
-  if (tier) apply(Medium::host, tenant.host_floor, tenant.host_cap);
+  apply(Tier::device, tenant.device_floor, tenant.device_cap);
+  if (tier) apply(Tier::host, tenant.host_floor, tenant.host_cap);
 }
 
-std::size_t PrefixCacheImpl::component_capacity(Medium medium, ComponentKind kind) const {
-  if (medium == Medium::host) {
+std::size_t PrefixCacheImpl::component_capacity(Tier where, ComponentKind kind) const {
+  if (where == Tier::host) {
     const HostPool* const pool = tier->pools(kind).host;
     return pool == nullptr ? 0 : pool->num_pages();
   }
@@ -131,7 +131,7 @@ std::size_t PrefixCacheImpl::component_capacity(Medium medium, ComponentKind kin
 
 void PrefixCacheImpl::enforce_cap(OwnerId owner, NodeIndex end) {
   const std::size_t excess =
-      index.shelves().shelf(Medium::device, ComponentKind::full)->over_cap(owner);
+      index.shelves().shelf(Tier::device, ComponentKind::full)->over_cap(owner);
   if (excess == 0) return;
   if (end != kNoNode) index.holds().lock(end);
   const CauseScope cause(*this, Pressure::tenant_cap, excess * index.page_size());
@@ -175,12 +175,12 @@ Result<TenantUsage> Retention::tenant_usage(std::string_view name) const {
   usage.limits = cache_.tenants.list()[*owner];
   usage.name = usage.limits.name;
   const Shelf::Tally device =
-      cache_.index.shelves().shelf(Medium::device, ComponentKind::full)->of(*owner);
+      cache_.index.shelves().shelf(Tier::device, ComponentKind::full)->of(*owner);
   usage.device_tokens = device.total * page_size;
   usage.device_evictable = device.evictable * page_size;
   if (!cache_.tier) return usage;
   const Shelf::Tally host =
-      cache_.index.shelves().shelf(Medium::host, ComponentKind::full)->of(*owner);
+      cache_.index.shelves().shelf(Tier::host, ComponentKind::full)->of(*owner);
   usage.host_tokens = host.total * page_size;
   usage.host_evictable = host.evictable * page_size;
   return usage;

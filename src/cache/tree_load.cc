@@ -91,7 +91,7 @@ Evictor::Goal TreeTiers::shortage(const LoadPlan& plan) const {
 // Evicting less than what is missing would be for nothing.
 bool TreeTiers::can_evict(const Evictor::Goal& goal) const {
   const auto has = [&](ComponentKind kind, std::size_t n) {
-    return n == 0 || n <= index_.shelves().shelf(Medium::device, kind)->available_to(goal.by);
+    return n == 0 || n <= index_.shelves().shelf(Tier::device, kind)->available_to(goal.by);
   };
   if (!has(ComponentKind::state, goal.snapshots)) return false;
   if (core_.ledger.full_side() == nullptr) return true;
@@ -215,7 +215,7 @@ void TreeTiers::commit(LoadPlan& plan) {
     const std::uint32_t n = index_.node(i).num_pages;
     const auto* pages = reinterpret_cast<const std::uint32_t*>(plan.copy->of[kFull].device.data());
     index_.residency().attach_device(i, {pages + offset, n}, has_new_window(i));
-    core_.record_stored(Medium::device, i);
+    core_.record_stored(Tier::device, i);
     offset += n;
   }
   for (const NodeIndex i : plan.windows) {

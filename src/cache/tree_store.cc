@@ -201,11 +201,11 @@ NodeIndex TreeTiers::hang(const NodeFetch& fetch, std::span<const FetchedPage> p
     const std::size_t page = fetch.wanted[i] % fetch.num_asked + fetch.from;
     if (page >= begin && page < end) of[pages[i].component].push_back(pages[i].page);
   }
-  Residency::HostCopy sides{.pages = of[kFull], .window_pages = of[kWindow]};
-  if (!of[kState].empty()) sides.snapshot = of[kState][0];
+  Residency::HostExtent on_host{.pages = of[kFull], .window_pages = of[kWindow]};
+  if (!of[kState].empty()) on_host.snapshot = of[kState][0];
   const NodeIndex node =
-      index_.add_host_leaf(parent, fetch.tokens.data() + begin * index_.page_size(), sides);
-  core_.record_stored(Medium::host, node);
+      index_.add_host_leaf(parent, fetch.tokens.data() + begin * index_.page_size(), on_host);
+  core_.record_stored(Tier::host, node);
   return node;
 }
 

@@ -57,18 +57,18 @@ const TierPools& TreeTiers::pools(ComponentKind kind) const {
 
 // Caps are in tokens: of full attention.
 HostKeeper::Share TreeTiers::share(std::size_t component, OwnerId owner) const {
-  const Shelf& shelf = *index_.shelves().shelf(Medium::host, kComponents[component]);
+  const Shelf& shelf = *index_.shelves().shelf(Tier::host, kComponents[component]);
   const Shelf::Tally tally = shelf.of(owner);
   const std::size_t cap = component == kFull ? shelf.limits(owner).cap : SIZE_MAX;
   return {cap, tally.total, tally.evictable};
 }
 
 std::size_t TreeTiers::kept_pages(std::size_t component) const {
-  return index_.shelves().sizes(Medium::host, kComponents[component]).total;
+  return index_.shelves().sizes(Tier::host, kComponents[component]).total;
 }
 
 std::size_t TreeTiers::evictable_for(std::size_t component, OwnerId owner) const {
-  const Shelf& shelf = *index_.shelves().shelf(Medium::host, kComponents[component]);
+  const Shelf& shelf = *index_.shelves().shelf(Tier::host, kComponents[component]);
   return options_.reclaim_mirrors_first ? shelf.sum().total : shelf.available_to(owner);
 }
 
@@ -91,7 +91,7 @@ Evicted TreeTiers::evict(const Evictor::Goal& goal) {
   core_.give_back_device(released);
   give_back(released);
   if (core_.observer != nullptr)
-    core_.observer->on_evict(Medium::host,
+    core_.observer->on_evict(Tier::host,
                              {.tokens = evicted.host_pages * index_.page_size(),
                               .window_tokens = evicted.host_window_pages * index_.page_size(),
                               .snapshots = evicted.host_snapshots,
@@ -238,19 +238,19 @@ void TreeTiers::backup_ended(PageCopy& copy, bool copied) {
 void TreeTiers::attach(NodeIndex i, const Extent& extent, const PageCopy& copy, const Offsets& at) {
   const Node& node = index_.node(i);
   const std::size_t offset = node.begin_pages() - extent.begin;
-  Residency::HostCopy sides{
+  Residency::HostExtent on_host{
       .pages = std::span(copy.of[kFull].host).subspan(at[kFull] + offset, node.num_pages)};
   if (extent.has(kWindow))
-    sides.window_pages =
+    on_host.window_pages =
         std::span(copy.of[kWindow].host).subspan(at[kWindow] + offset, node.num_pages);
   if (extent.has(kState) && offset + node.num_pages == extent.num_pages)
-    sides.snapshot = copy.of[kState].host[at[kState]];
-  index_.residency().attach_host(i, sides);
+    on_host.snapshot = copy.of[kState].host[at[kState]];
+  index_.residency().attach_host(i, on_host);
 }
 
 // The node has its host copy, and its bytes are there.
 void TreeTiers::tell(NodeIndex i) {
-  core_.record_stored(Medium::host, i);
+  core_.record_stored(Tier::host, i);
   if (engine.store() == nullptr) return;
   index_.residency().set_unstored(i, true);
   engine.put(entry_of(index_.id(i)));

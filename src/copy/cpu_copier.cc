@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kUnitBytes = std::size_t{1} << 20;
 
 // How many layers a unit of work copies. All at once is fastest; layer by layer where readers wait
-// for layers, or where layers lie apart on both sides anyway. Where the source keeps a row's layers
+// for layers, or where layers lie apart at both ends anyway. Where the source keeps a row's layers
 // together, readers get a few layers at a time, so that reads are not much shorter than 8 KiB.
 std::size_t layers_at_once(const CopyPlan& plan, LoadOrder order) {
   constexpr std::size_t kReadBytes = 8192;
@@ -163,7 +163,7 @@ class CpuCopier final : public Copier {
   }
 
   Transfer submit(CopyPlan plan, std::vector<PoolUse> uses, LoadOrder order, std::size_t stream) {
-    sort_items(plan.items, Side::src);
+    sort_items(plan.items, CopyEnd::src);
     auto task = std::make_shared<TransferTask>(std::move(plan), std::move(uses));
     if (task->plan().items.empty()) {
       task->begin();

@@ -113,9 +113,9 @@ Result<CopyPlan> plan_move(KvPool& pool, std::span<const SlotId> dst, std::span<
   return plan;
 }
 
-void sort_items(std::vector<CopyItem>& items, Side side) {
+void sort_items(std::vector<CopyItem>& items, CopyEnd end) {
   constexpr unsigned kDigitBits = 11;
-  const auto slot = [&](const CopyItem& item) { return side == Side::dst ? item.dst : item.src; };
+  const auto slot = [&](const CopyItem& item) { return end == CopyEnd::dst ? item.dst : item.src; };
   std::uint64_t largest = 0;
   bool in_order = true;
   for (const CopyItem& item : items) {

@@ -17,10 +17,10 @@ enum class Direction { backup, load };
 
 Result<CopyPlan> plan_pages(const PagePairs& pages, Direction direction);
 Result<CopyPlan> plan_move(KvPool& pool, std::span<const SlotId> dst, std::span<const SlotId> src);
-/// Puts items in the order of one side's memory: neighbours become one piece, and prefetching and
+/// Puts items in the order of one end's memory: neighbours become one piece, and prefetching and
 /// address translation work. By digits: 16 000 pages take 0.2 ms, with comparisons 0.7.
-enum class Side { dst, src };
-void sort_items(std::vector<CopyItem>& items, Side side);
+enum class CopyEnd { dst, src };
+void sort_items(std::vector<CopyItem>& items, CopyEnd end);
 
 Status check_stream(std::size_t stream, std::size_t num_streams);
 

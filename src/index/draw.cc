@@ -16,16 +16,16 @@ Draw::Draw(const HazardIndex& index, Ties ties) : index_(index), ties_(ties) {
 }
 
 void Draw::insert(List& list, const Candidate& candidate) {
-  if (candidate.id >= places_.size())
-    places_.resize(std::max<std::size_t>(candidate.id + std::size_t{1}, 2 * places_.size()));
-  places_[candidate.id] = static_cast<std::uint32_t>(list.size());
+  if (candidate.id >= positions_.size())
+    positions_.resize(std::max<std::size_t>(candidate.id + std::size_t{1}, 2 * positions_.size()));
+  positions_[candidate.id] = static_cast<std::uint32_t>(list.size());
   list.all_.push_back(candidate);
 }
 
 void Draw::erase(List& list, std::uint32_t id) {
-  const std::uint32_t at = places_[id];
+  const std::uint32_t at = positions_[id];
   list.all_[at] = list.all_.back();
-  places_[list[at].id] = at;
+  positions_[list[at].id] = at;
   list.all_.pop_back();
 }
 
@@ -106,8 +106,8 @@ std::uint32_t Draw::pick(List& list) {
 // ---- Long lists --------------------------------------------------------------------------------
 
 bool Draw::is_valid(const List& list, const Candidate& one) const {
-  if (one.id == 0 || places_[one.id] >= list.size()) return false;
-  const Candidate& there = list[places_[one.id]];
+  if (one.id == 0 || positions_[one.id] >= list.size()) return false;
+  const Candidate& there = list[positions_[one.id]];
   return there.id == one.id && there.key == one.key;
 }
 
@@ -140,7 +140,7 @@ std::uint32_t Draw::pick_ahead(List& list) {
   ahead = {ahead[1], choose(list)};
   if (ahead[1].id == victim.id) ahead[1] = {};
   upcoming_ = {ahead[0].id, ahead[1].id};
-  __builtin_prefetch(&places_[ahead[1].id]);
+  __builtin_prefetch(&positions_[ahead[1].id]);
   return victim.id;
 }
 
@@ -164,14 +164,14 @@ Draw::Picked Draw::pick(std::span<List* const> lists) {
   const Candidate& first = first_of_sample(n);
   for (std::size_t in = 0; in < lists.size(); ++in) {
     const List& list = *lists[in];
-    if (places_[first.id] < list.size() && &list[places_[first.id]] == &first)
+    if (positions_[first.id] < list.size() && &list[positions_[first.id]] == &first)
       return {first.id, in};
   }
   return {first.id, 0};
 }
 
 std::size_t Draw::memory_bytes() const {
-  return places_.capacity() * sizeof places_[0] + ends_.capacity() * sizeof ends_[0];
+  return positions_.capacity() * sizeof positions_[0] + ends_.capacity() * sizeof ends_[0];
 }
 
 }  // namespace pando

@@ -56,7 +56,7 @@ class Draw {
   void insert(List& list, const Candidate& candidate);
   /// It must be in this list.
   void erase(List& list, std::uint32_t id);
-  std::uint32_t place(std::uint32_t id) const { return places_[id]; }
+  std::uint32_t position(std::uint32_t id) const { return positions_[id]; }
 
   /// From a list that is not empty.
   std::uint32_t pick(List& list);
@@ -88,7 +88,7 @@ class Draw {
 
   const HazardIndex& index_;
   const Ties ties_;
-  std::vector<std::uint32_t> places_;                 // in its list, by id
+  std::vector<std::uint32_t> positions_;              // in its list, by id
   std::array<std::uint32_t, kDraws> numbers_;         // of the next draw
   std::array<const Candidate*, kDraws> sample_ = {};  // scratch
   std::vector<std::size_t> ends_;                     // scratch

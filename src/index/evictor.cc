@@ -10,15 +10,15 @@
 
 namespace pando {
 
-Evictor::Evictor(const Parts& parts, const Options& options)
-    : tree_(parts.tree),
-      nodes_(parts.tree.nodes()),
-      uses_(parts.uses),
-      components_(parts.components),
-      shelves_(parts.shelves),
-      residency_(parts.residency),
-      retention_(parts.retention),
-      device_(*parts.shelves.shelf(Medium::device, ComponentKind::full)),
+Evictor::Evictor(const Shared& shared, const Options& options)
+    : tree_(shared.tree),
+      nodes_(shared.tree.nodes()),
+      uses_(shared.uses),
+      components_(shared.components),
+      shelves_(shared.shelves),
+      residency_(shared.residency),
+      retention_(shared.retention),
+      device_(*shared.shelves.shelf(Tier::device, ComponentKind::full)),
       options_(options) {}
 
 // ---- Whose turn --------------------------------------------------------------------------------
@@ -47,9 +47,8 @@ Evicted Evictor::evict(const Goal& goal, bool whole_nodes, Released& out) {
   Evicted evicted;
   uses_.look_ahead(goal.request_pages);
   evict_leaves(goal, whole_nodes, out, evicted);
-  if (components_.window)
-    evict_component(Medium::device, ComponentKind::window, goal, out, evicted);
-  if (components_.state) evict_component(Medium::device, ComponentKind::state, goal, out, evicted);
+  if (components_.window) evict_component(Tier::device, ComponentKind::window, goal, out, evicted);
+  if (components_.state) evict_component(Tier::device, ComponentKind::state, goal, out, evicted);
   return evicted;
 }
 
@@ -85,10 +84,10 @@ std::uint32_t Evictor::pages_to_keep(const Shelf::Turn& turn, std::size_t missin
 
 // Windows or snapshots of a tier: from any node, or the node with all it has on the device where
 // nothing could match its end any more.
-void Evictor::evict_component(Medium tier, ComponentKind kind, const Goal& goal, Released& out,
+void Evictor::evict_component(Tier tier, ComponentKind kind, const Goal& goal, Released& out,
                               Evicted& evicted) {
   Shelf& shelf = *shelves_.shelf(tier, kind);
-  const bool on_device = tier == Medium::device;
+  const bool on_device = tier == Tier::device;
   const bool windows = kind == ComponentKind::window;
   const std::size_t& taken = on_device
                                  ? (windows ? evicted.window_pages : evicted.snapshots)
@@ -114,9 +113,8 @@ Evicted Evictor::evict_host(const Goal& goal, Released& out) {
   evict_mirrors(goal, out, evicted);
   evict_host_leaves(goal, out, evicted);
   if (components_.host_window)
-    evict_component(Medium::host, ComponentKind::window, goal, out, evicted);
-  if (components_.host_state)
-    evict_component(Medium::host, ComponentKind::state, goal, out, evicted);
+    evict_component(Tier::host, ComponentKind::window, goal, out, evicted);
+  if (components_.host_state) evict_component(Tier::host, ComponentKind::state, goal, out, evicted);
   return evicted;
 }
 
@@ -134,7 +132,7 @@ void Evictor::evict_mirrors(const Goal& goal, Released& out, Evicted& evicted) {
 }
 
 void Evictor::evict_host_leaves(const Goal& goal, Released& out, Evicted& evicted) {
-  Shelf& shelf = *shelves_.shelf(Medium::host, ComponentKind::full);
+  Shelf& shelf = *shelves_.shelf(Tier::host, ComponentKind::full);
   const bool goes_whole = components_.host_state.has_value();
   const auto take = [&](const Shelf::Turn& turn) {
     prefetch_victims(shelf);
@@ -283,7 +281,7 @@ void Evictor::thin_snapshots(NodeIndex end, Released& out) {
   const auto branches = [&](NodeIndex i) { return nodes_[i].num_children > 1; };
   Evicted ignored;
   const auto drop = [&](NodeIndex i) {
-    residency_.detach_component(Medium::device, ComponentKind::state, i, out, ignored);
+    residency_.detach_component(Tier::device, ComponentKind::state, i, out, ignored);
     return true;
   };
 

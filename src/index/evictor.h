@@ -30,8 +30,8 @@ namespace pando {
 
 class Evictor {
  public:
-  /// The parts that it takes from; all must outlive it.
-  struct Parts {
+  /// What it takes from; all must outlive it.
+  struct Shared {
     Tree& tree;
     Uses& uses;
     Components& components;
@@ -43,7 +43,7 @@ class Evictor {
     std::size_t snapshot_interval_pages = 0;  // see thin_snapshots
     std::size_t max_snapshots_per_path = SIZE_MAX;
   };
-  Evictor(const Parts& parts, const Options& options);
+  Evictor(const Shared& shared, const Options& options);
 
   /// Called for a node about to leave the device without a host copy: true if it has been given one
   /// (Residency::attach_host). May evict from the host. Empty: such nodes leave the tree.
@@ -102,7 +102,7 @@ class Evictor {
   void evict_leaves(const Goal& goal, bool whole_nodes, Released& out, Evicted& evicted);
   void evict_mirrors(const Goal& goal, Released& out, Evicted& evicted);
   void evict_host_leaves(const Goal& goal, Released& out, Evicted& evicted);
-  void evict_component(Medium tier, ComponentKind kind, const Goal& goal, Released& out,
+  void evict_component(Tier tier, ComponentKind kind, const Goal& goal, Released& out,
                        Evicted& evicted);
   std::uint32_t pages_to_keep(const Shelf::Turn& turn, std::size_t missing) const;
 

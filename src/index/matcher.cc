@@ -10,8 +10,8 @@ namespace pando {
 // `best` is the deepest end that still may do, and `run` how much window is known to lie unbroken
 // before it. A tombstone, or a node without a snapshot, makes the next end above it the one to try.
 Tree::Cursor Matcher::valid_end(const Tree::Cursor& cursor, Reach reach, bool with_state) const {
-  if (!parts_.shelves.places_path()) return cursor;
-  const bool any_state = !parts_.components.state || !with_state;
+  if (!shared_.shelves.places_path()) return cursor;
+  const bool any_state = !shared_.components.state || !with_state;
   std::optional<Tree::Cursor> best;
   std::size_t run = 0;
   NodeIndex i = cursor.node;
@@ -24,7 +24,7 @@ Tree::Cursor Matcher::valid_end(const Tree::Cursor& cursor, Reach reach, bool wi
       run = 0;
     }
     run += n;
-    if (best && (!parts_.components.window || run >= window_pages_)) return *best;
+    if (best && (!shared_.components.window || run >= window_pages_)) return *best;
     end -= n;
     i = nodes_[i].parent;
   }
@@ -41,8 +41,8 @@ Tree::Cursor Matcher::device_end(Tree::Cursor cursor) const {
 }
 
 Matcher::Partial Matcher::partial(const Key& key, const Tree::Cursor& cursor) const {
-  const Tree::NearestPage nearest = parts_.tree.nearest_page(key, cursor);
-  if (nearest.node == kNoNode || !parts_.residency.has_window(nearest.node)) return {};
+  const Tree::NearestPage nearest = shared_.tree.nearest_page(key, cursor);
+  if (nearest.node == kNoNode || !shared_.residency.has_window(nearest.node)) return {};
   const Node& node = nodes_[nearest.node];
   if (!node.on_device()) return {};
   return {nearest.node, node.pages[nearest.page_in_node], nearest.length};
@@ -50,18 +50,18 @@ Matcher::Partial Matcher::partial(const Key& key, const Tree::Cursor& cursor) co
 
 bool Matcher::has_window(NodeIndex end, std::uint32_t from_page) const {
   NodeIndex i = end;
-  while (nodes_[i].end_pages > from_page && parts_.residency.has_window(i)) i = nodes_[i].parent;
+  while (nodes_[i].end_pages > from_page && shared_.residency.has_window(i)) i = nodes_[i].parent;
   return nodes_[i].end_pages <= from_page;
 }
 
 bool Matcher::is_on_host(NodeIndex end) const {
-  if (parts_.components.state && !parts_.residency.has_host_snapshot(end)) return false;
+  if (shared_.components.state && !shared_.residency.has_host_snapshot(end)) return false;
   const std::size_t end_pages = nodes_[end].end_pages;
   const std::size_t window_from = end_pages - std::min(end_pages, window_pages_);
   for (NodeIndex i = end; !nodes_[i].is_root(); i = nodes_[i].parent) {
     if (!nodes_[i].on_host) return false;
-    if (parts_.components.window && nodes_[i].end_pages > window_from &&
-        !parts_.residency.has_host_window(i))
+    if (shared_.components.window && nodes_[i].end_pages > window_from &&
+        !shared_.residency.has_host_window(i))
       return false;
   }
   return true;

@@ -17,16 +17,16 @@ namespace pando {
 
 class Matcher {
  public:
-  /// The parts that it reads; all must outlive it.
-  struct Parts {
+  /// What it reads; all must outlive it.
+  struct Shared {
     const Tree& tree;
     const Components& components;
     const Shelves& shelves;
     const Residency& residency;
   };
   /// `window_pages`: as much of a window as a match needs.
-  Matcher(const Parts& parts, std::size_t window_pages)
-      : parts_(parts), nodes_(parts.tree.nodes()), window_pages_(window_pages) {}
+  Matcher(const Shared& shared, std::size_t window_pages)
+      : shared_(shared), nodes_(shared.tree.nodes()), window_pages_(window_pages) {}
 
   /// What a walk may count on: the device alone, or the host too.
   enum class Reach { device, host };
@@ -34,7 +34,7 @@ class Matcher {
   /// unbroken for long enough or back to the start, and there is a snapshot.
   Tree::Cursor valid_end(const Tree::Cursor& cursor, Reach reach, bool with_state = true) const;
   bool is_valid_end(NodeIndex node, Reach reach) const {
-    return valid_end(parts_.tree.end_of(node), reach).pages == nodes_[node].end_pages;
+    return valid_end(shared_.tree.end_of(node), reach).pages == nodes_[node].end_pages;
   }
   /// The part of a walk that is on the device, whatever its components.
   Tree::Cursor device_end(Tree::Cursor cursor) const;
@@ -56,15 +56,15 @@ class Matcher {
 
  private:
   bool window_in_reach(NodeIndex i, Reach reach) const {
-    return parts_.residency.has_window(i) ||
-           (reach == Reach::host && parts_.residency.has_host_window(i));
+    return shared_.residency.has_window(i) ||
+           (reach == Reach::host && shared_.residency.has_host_window(i));
   }
   bool snapshot_in_reach(NodeIndex i, Reach reach) const {
-    return parts_.residency.has_snapshot(i) ||
-           (reach == Reach::host && parts_.residency.has_host_snapshot(i));
+    return shared_.residency.has_snapshot(i) ||
+           (reach == Reach::host && shared_.residency.has_host_snapshot(i));
   }
 
-  const Parts parts_;
+  const Shared shared_;
   const NodeSlab& nodes_;
   const std::size_t window_pages_;
 };

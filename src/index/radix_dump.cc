@@ -78,7 +78,7 @@ std::string RadixIndex::dump() const {
   if (components_.window) text += "; " + line(ComponentKind::window, "window tokens");
   if (components_.state) text += "; " + line(ComponentKind::state, "snapshots");
   if (shelves_.with_host()) {
-    const Sizes s = shelves_.sizes(Medium::host, ComponentKind::full);
+    const Sizes s = shelves_.sizes(Tier::host, ComponentKind::full);
     text += fmt::format("; {} pages on the host, {} evictable", s.total, s.evictable);
   }
   return text + fmt::format(", {} nodes\n", num_nodes());

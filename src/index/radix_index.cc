@@ -77,7 +77,7 @@ NodeIndex RadixIndex::add_leaf(NodeIndex parent, const Token* tokens, std::uint3
 }
 
 NodeIndex RadixIndex::add_host_leaf(NodeIndex parent, const Token* tokens,
-                                    const Residency::HostCopy& copy) {
+                                    const Residency::HostExtent& copy) {
   const auto num_pages = static_cast<std::uint32_t>(copy.pages.size());
   const NodeIndex leaf = hang_leaf(parent, tokens, num_pages, nullptr);
   uses_.add_known(leaf);
@@ -131,7 +131,7 @@ void RadixIndex::unlock_host(NodeIndex node, Released& out) {
 // ---- Telling -----------------------------------------------------------------------------------
 
 Sizes RadixIndex::sizes(ComponentKind kind) const {
-  const Sizes pages = shelves_.sizes(Medium::device, kind);
+  const Sizes pages = shelves_.sizes(Tier::device, kind);
   const std::size_t each = kind == ComponentKind::state ? 1 : page_size();
   return {pages.evictable * each, pages.protected_tokens * each, pages.total * each};
 }

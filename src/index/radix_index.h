@@ -97,7 +97,7 @@ class RadixIndex {
   /// The same where pages are not numbered.
   NodeIndex add_leaf(NodeIndex parent, const Token* tokens, std::uint32_t num_pages);
   /// The same on the host only.
-  NodeIndex add_host_leaf(NodeIndex parent, const Token* tokens, const Residency::HostCopy& copy);
+  NodeIndex add_host_leaf(NodeIndex parent, const Token* tokens, const Residency::HostExtent& copy);
   /// Undoes a split, on one tier and without components: `node`, which nobody holds for itself,
   /// becomes part of its only child; see Tree::join_child.
   NodeIndex join_child(NodeIndex node);

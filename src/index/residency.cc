@@ -36,7 +36,7 @@ std::span<const HostPageId> Residency::host_window_pages(const Node& node) const
 
 // ---- Coming ------------------------------------------------------------------------------------
 
-void Residency::attach_host(NodeIndex index, const HostCopy& copy) {
+void Residency::attach_host(NodeIndex index, const HostExtent& copy) {
   Node& node = nodes_[index];
   Edges& edges = tree_.edges();
   edges.add_host(node);
@@ -108,14 +108,14 @@ void Residency::detach_device(NodeIndex index, Released& out, Evicted& evicted) 
   shelves_.enter(node.parent);
 }
 
-void Residency::detach_component(Medium tier, ComponentKind kind, NodeIndex index, Released& out,
+void Residency::detach_component(Tier tier, ComponentKind kind, NodeIndex index, Released& out,
                                  Evicted& evicted) {
   const Node& node = nodes_[index];
   if (kind == ComponentKind::state) {
-    if (tier == Medium::device) return drop_snapshot(index, out, evicted);
+    if (tier == Tier::device) return drop_snapshot(index, out, evicted);
     return drop_host_snapshot(index, out, evicted);
   }
-  if (tier == Medium::device) {
+  if (tier == Tier::device) {
     for (const PageId page : device_pages(node)) out.window_pages.push_back(page);
     evicted.window_pages += node.num_pages;
     return drop_window(index, out);
@@ -154,7 +154,7 @@ void Residency::release_device_tail(NodeIndex index, std::uint32_t keep, Release
   const std::uint32_t gone = node.num_pages - keep;
   const std::uint32_t end = tree_.edges().numbered() ? node.num_pages : keep;
   for (std::uint32_t i = keep; i < end; ++i) out.pages.push_back(PageId{node.pages[i]});
-  if (on_removed) on_removed(Medium::device, node, keep, gone);
+  if (on_removed) on_removed(Tier::device, node, keep, gone);
   evicted.pages += gone;
   if (!components_.window || !components_.window->has(index)) return;
   evicted.window_pages += gone;
@@ -193,7 +193,7 @@ void Residency::release_host_tail(NodeIndex index, std::uint32_t keep, Released&
   const auto pages = host_pages(node).subspan(keep);
   append(out.host_pages, pages);
   evicted.host_pages += pages.size();
-  if (on_removed) on_removed(Medium::host, node, keep, static_cast<std::uint32_t>(pages.size()));
+  if (on_removed) on_removed(Tier::host, node, keep, static_cast<std::uint32_t>(pages.size()));
   if (!has_host_window(index)) return;
   const auto windows = host_window_pages(node).subspan(keep);
   append(out.host_window_pages, windows);

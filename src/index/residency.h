@@ -35,7 +35,7 @@ class Residency {
 
   /// Called for pages about to leave a tier: n pages of `node` from its page `first` on.
   using OnRemoved =
-      std::function<void(Medium from, const Node& node, std::uint32_t first, std::uint32_t n)>;
+      std::function<void(Tier from, const Node& node, std::uint32_t first, std::uint32_t n)>;
   OnRemoved on_removed;
 
   // ---- What a node has ----
@@ -67,7 +67,7 @@ class Residency {
   // ---- Coming ----
 
   /// Host pages of one node: all its pages; their windows, or none; the snapshot at its end.
-  struct HostCopy {
+  struct HostExtent {
     std::span<const HostPageId> pages = {};
     std::span<const HostPageId> window_pages = {};
     std::optional<HostPageId> snapshot = {};
@@ -77,7 +77,7 @@ class Residency {
     if (components_.window) components_.window->add(leaf, nodes_[leaf]);
   }
   /// `node` has a host copy from now on, or more of one.
-  void attach_host(NodeIndex node, const HostCopy& copy);
+  void attach_host(NodeIndex node, const HostExtent& copy);
   /// `node`, on the host only, is on the device too. Its parent is.
   void attach_device(NodeIndex node, std::span<const std::uint32_t> pages, bool with_window);
   /// `node`, on the device without a window, has one again: from its page `first` on, with the
@@ -99,7 +99,7 @@ class Residency {
   /// `node`, which the device has and keeps, loses its host copy.
   void detach_host(NodeIndex node, Released& out, Evicted& evicted);
   /// `node` loses its window or its snapshot on one tier.
-  void detach_component(Medium tier, ComponentKind kind, NodeIndex node, Released& out,
+  void detach_component(Tier tier, ComponentKind kind, NodeIndex node, Released& out,
                         Evicted& evicted);
   /// A node off the shelves is about to leave the tree with all it has.
   void release(NodeIndex node, Released& out, Evicted& evicted);

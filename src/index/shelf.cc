@@ -296,7 +296,7 @@ Status Shelf::check() const {
         if (Status s = queue.order->check(); !s) return s;
       }
       for (std::size_t i = 0; i < queue.drawn.size(); ++i) {
-        if (draw_->place(queue.drawn[i].id) != i)
+        if (draw_->position(queue.drawn[i].id) != i)
           return broken("node {} is not where its queue has it", queue.drawn[i].id);
       }
       const bool runs = queue.size() > 0 && owners_[id].gives();

@@ -114,8 +114,8 @@ void Shelves::split(NodeIndex upper, NodeIndex lower) {
 
 // ---- Asked -------------------------------------------------------------------------------------
 
-Shelf* Shelves::shelf(Medium tier, ComponentKind kind) {
-  const bool device = tier == Medium::device;
+Shelf* Shelves::shelf(Tier tier, ComponentKind kind) {
+  const bool device = tier == Tier::device;
   if (!device && !host_on_) return nullptr;
   if (kind == ComponentKind::full) return device ? &device_ : &host_;
   auto& component = kind == ComponentKind::window
@@ -124,14 +124,14 @@ Shelf* Shelves::shelf(Medium tier, ComponentKind kind) {
   return component ? &component->shelf() : nullptr;
 }
 
-void Shelves::set_limits(Medium tier, ComponentKind kind, OwnerId owner,
+void Shelves::set_limits(Tier tier, ComponentKind kind, OwnerId owner,
                          const Shelf::Limits& limits) {
   if (Shelf* const of = shelf(tier, kind)) of->set_limits(owner, limits);
-  if (mirrors_first_ && tier == Medium::host && kind == ComponentKind::full)
+  if (mirrors_first_ && tier == Tier::host && kind == ComponentKind::full)
     mirrors_.set_limits(owner, limits);
 }
 
-Sizes Shelves::sizes(Medium tier, ComponentKind kind) const {
+Sizes Shelves::sizes(Tier tier, ComponentKind kind) const {
   const Shelf* const of = shelf(tier, kind);
   if (of == nullptr) return {};
   const Shelf::Tally& tally = of->sum();

@@ -80,16 +80,16 @@ class Shelves {
   // ---- Asked ----
 
   /// The room of one component on one tier; nullptr where it is not on.
-  Shelf* shelf(Medium tier, ComponentKind kind);
-  const Shelf* shelf(Medium tier, ComponentKind kind) const {
+  Shelf* shelf(Tier tier, ComponentKind kind);
+  const Shelf* shelf(Tier tier, ComponentKind kind) const {
     return const_cast<Shelves*>(this)->shelf(tier, kind);
   }
   /// Of the device's candidates, leaves with a host copy, the last one first; kept if they go
   /// first. Counts what the host's counts.
   Shelf* mirrors() { return mirrors_first_ ? &mirrors_ : nullptr; }
-  void set_limits(Medium tier, ComponentKind kind, OwnerId owner, const Shelf::Limits& limits);
+  void set_limits(Tier tier, ComponentKind kind, OwnerId owner, const Shelf::Limits& limits);
   /// In pages of each component, and snapshots; of the host, evictable is what is on the host only.
-  Sizes sizes(Medium tier, ComponentKind kind) const;
+  Sizes sizes(Tier tier, ComponentKind kind) const;
   bool with_host() const { return host_on_; }
   /// Whether nodes above the end of a path have places too.
   bool places_path() const { return components_.any() || host_on_; }

@@ -14,7 +14,7 @@ namespace pando {
 void BlockMirror::apply(const KvEvent& event) {
   if (event.kind == KvEvent::Kind::cleared) return clear();
   if (event.kind == KvEvent::Kind::removed) {
-    for (const PageHash& hash : event.hashes) blocks_.erase({event.medium, event.group, hash});
+    for (const PageHash& hash : event.hashes) blocks_.erase({event.tier, event.group, hash});
     return;
   }
   const std::size_t num = event.hashes.size();
@@ -25,7 +25,7 @@ void BlockMirror::apply(const KvEvent& event) {
   const auto ns = std::make_shared<const std::string>(event.ns);
   const std::span<const Token> tokens = event.tokens;
   for (std::size_t i = 0; i < num; ++i) {
-    Block& block = blocks_[{event.medium, event.group, event.hashes[i]}];
+    Block& block = blocks_[{event.tier, event.group, event.hashes[i]}];
     block.parent = i == 0 ? event.parent : event.hashes[i - 1];
     const std::span<const Token> own = tokens.subspan(i * size, size + overlap);
     block.tokens.assign(own.begin(), own.end());
@@ -37,11 +37,11 @@ void BlockMirror::apply(const KvEvent& event) {
 }
 
 KvEvent BlockMirror::event_of(const Entry& entry) {
-  const auto& [place, block] = entry;
+  const auto& [name, block] = entry;
   KvEvent event;
-  event.medium = place.medium;
-  event.group = place.group;
-  event.hashes = {place.hash};
+  event.tier = name.tier;
+  event.group = name.group;
+  event.hashes = {name.hash};
   event.parent = block.parent;
   event.tokens = block.tokens;
   event.block_size = block.block_size;
@@ -74,9 +74,9 @@ void BlockMirror::state(std::size_t max_blocks, const std::function<void(KvEvent
   std::unordered_map<const Entry*, std::vector<const Entry*>> children;
   std::vector<const Entry*> waiting;
   for (const Entry& entry : blocks_) {
-    const auto& [place, block] = entry;
+    const auto& [name, block] = entry;
     const auto parent =
-        block.parent ? blocks_.find({place.medium, place.group, *block.parent}) : blocks_.end();
+        block.parent ? blocks_.find({name.tier, name.group, *block.parent}) : blocks_.end();
     if (parent == blocks_.end())
       waiting.push_back(&entry);
     else

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is cached where, known from events alone: the blocks of every medium with all that a stored
+// What is cached where, known from events alone: the blocks of every tier with all that a stored
 // event tells of them. state() tells it again, so that who hears it from the start knows the same.
 // Belongs to one thread.
 #pragma once
@@ -29,18 +29,18 @@ class BlockMirror {
   void state(std::size_t max_blocks, const std::function<void(KvEvent)>& visit) const;
 
  private:
-  struct Place {
-    Medium medium;
+  struct Name {
+    Tier tier;
     std::uint32_t group;
     PageHash hash;
-    friend bool operator==(const Place&, const Place&) = default;
+    friend bool operator==(const Name&, const Name&) = default;
   };
   /// The hash is one already; media and groups are few.
-  struct PlaceHash {
-    std::size_t operator()(const Place& place) const {
+  struct NameHash {
+    std::size_t operator()(const Name& name) const {
       std::uint64_t word;
-      std::memcpy(&word, place.hash.data(), sizeof word);
-      return word + static_cast<std::size_t>(place.medium) + 31 * std::size_t{place.group};
+      std::memcpy(&word, name.hash.data(), sizeof word);
+      return word + static_cast<std::size_t>(name.tier) + 31 * std::size_t{name.group};
     }
   };
   struct Block {
@@ -51,7 +51,7 @@ class BlockMirror {
     std::uint32_t block_size = 0;
     std::uint32_t hash_bytes = 0;
   };
-  using Blocks = std::unordered_map<Place, Block, PlaceHash>;
+  using Blocks = std::unordered_map<Name, Block, NameHash>;
   using Entry = Blocks::value_type;
 
   static KvEvent event_of(const Entry& entry);

@@ -22,16 +22,14 @@ void pack_text(Packer& to, std::string_view text) {
 
 void pack_array(Packer& to, std::size_t size) { to.pack_array(static_cast<std::uint32_t>(size)); }
 
-std::string_view medium_name(EventDialect dialect, Medium medium) {
-  switch (medium) {
-    case Medium::device:
+std::string_view medium_name(EventDialect dialect, Tier tier) {
+  switch (tier) {
+    case Tier::device:
       return "GPU";
-    case Medium::host:
+    case Tier::host:
       return dialect == EventDialect::vllm ? "CPU" : "CPU_PINNED";
-    case Medium::disk:
-      return "DISK";
-    case Medium::external:
-      return "EXTERNAL";
+    case Tier::store:
+      return dialect == EventDialect::vllm ? "STORAGE" : "EXTERNAL";
   }
   return "GPU";
 }
@@ -75,7 +73,7 @@ void pack_sglang(Packer& to, const KvEvent& event) {
       pack_tokens(to, event);
       to.pack(event.block_size);
       to.pack_nil();
-      pack_text(to, medium_name(dialect, event.medium));
+      pack_text(to, medium_name(dialect, event.tier));
       if (salt.empty()) return;
       to.pack_map(1);
       pack_text(to, "cache_salt");
@@ -86,7 +84,7 @@ void pack_sglang(Packer& to, const KvEvent& event) {
       pack_array(to, 3);
       pack_text(to, "BlockRemoved");
       pack_hashes(to, dialect, event);
-      pack_text(to, medium_name(dialect, event.medium));
+      pack_text(to, medium_name(dialect, event.tier));
       return;
     case KvEvent::Kind::cleared:
       pack_array(to, 1);
@@ -148,7 +146,7 @@ void pack_vllm(Packer& to, const KvEvent& event) {
       pack_text(to, "lora_id");
       to.pack_nil();
       pack_text(to, "medium");
-      pack_text(to, medium_name(dialect, event.medium));
+      pack_text(to, medium_name(dialect, event.tier));
       pack_text(to, "lora_name");
       lora.empty() ? (void)to.pack_nil() : pack_text(to, lora);
       if (has_extra) {
@@ -166,7 +164,7 @@ void pack_vllm(Packer& to, const KvEvent& event) {
       pack_text(to, "block_hashes");
       pack_hashes(to, dialect, event);
       pack_text(to, "medium");
-      pack_text(to, medium_name(dialect, event.medium));
+      pack_text(to, medium_name(dialect, event.tier));
       return;
     case KvEvent::Kind::cleared:
       begin(0, "AllBlocksCleared");

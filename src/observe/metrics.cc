@@ -232,9 +232,9 @@ void Metrics::on_insert(const Key& key, const Inserted& inserted) {
   if (impl_->tenant_inserts != nullptr) add(impl_->tenant_of(key.ns).inserted, fresh);
 }
 
-void Metrics::on_evict(Medium from, const EvictResult& evicted) {
+void Metrics::on_evict(Tier from, const EvictResult& evicted) {
   const Impl::Evictions& to =
-      from == Medium::device ? impl_->device_evictions : impl_->host_evictions;
+      from == Tier::device ? impl_->device_evictions : impl_->host_evictions;
   add(to.tokens, evicted.tokens);
   add(to.window_tokens, evicted.window_tokens);
   add(to.snapshots, evicted.snapshots);

@@ -163,8 +163,8 @@ void CollectedSeries::take(const PrefixCache& cache) {
     device_[i].set(cache.inspect().sizes(kKinds[i]));
     host_[i].set(cache.inspect().host_sizes(kKinds[i]));
   }
-  device_capacity_->Set(static_cast<double>(cache.inspect().capacity_tokens(Medium::device)));
-  host_capacity_->Set(static_cast<double>(cache.inspect().capacity_tokens(Medium::host)));
+  device_capacity_->Set(static_cast<double>(cache.inspect().capacity_tokens(Tier::device)));
+  host_capacity_->Set(static_cast<double>(cache.inspect().capacity_tokens(Tier::host)));
   nodes_->Set(static_cast<double>(cache.inspect().num_nodes()));
   take(cache.tiers().stats());
   if (cache.tiers().has_storage()) take(cache.tiers().storage_stats());

@@ -50,7 +50,7 @@ void ObserverFanOut::on_match(const Key& asked, const Match& found) {
 void ObserverFanOut::on_insert(const Key& key, const Inserted& inserted) {
   for (CacheObserver* o : observers_) o->on_insert(key, inserted);
 }
-void ObserverFanOut::on_evict(Medium from, const EvictResult& evicted) {
+void ObserverFanOut::on_evict(Tier from, const EvictResult& evicted) {
   for (CacheObserver* o : observers_) o->on_evict(from, evicted);
 }
 void ObserverFanOut::on_load_back(const LoadBack& loaded) {

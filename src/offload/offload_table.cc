@@ -117,7 +117,8 @@ struct OffloadTable::Impl {
   }
   std::uint32_t insert(OffloadRequest& request, std::span<const OffloadKey> given, std::size_t n,
                        std::uint64_t hash);
-  void place(const Use& use, std::span<const OffloadKey> given, std::size_t n, std::uint32_t i);
+  void note_position(const Use& use, std::span<const OffloadKey> given, std::size_t n,
+                     std::uint32_t i);
   void learn(std::span<const Use> uses);
   void learn_use(const Use& use, std::size_t depth, std::size_t num_new, bool is_last);
 
@@ -229,30 +230,30 @@ std::uint32_t OffloadTable::Impl::insert(OffloadRequest& request, std::span<cons
            .chain = chain_of(given[n].group),
            .writing = true};
   ++num_writing;
-  if (hazard) place(use_of_it, given, n, i);
+  if (hazard) note_position(use_of_it, given, n, i);
   return i;
 }
 
-void OffloadTable::Impl::place(const Use& use, std::span<const OffloadKey> given, std::size_t n,
-                               std::uint32_t i) {
+void OffloadTable::Impl::note_position(const Use& use, std::span<const OffloadKey> given,
+                                       std::size_t n, std::uint32_t i) {
   const Block& block = blocks[i];
-  HazardBlocks::Place place;
-  place.group = block.chain;
-  place.depth = block.depth;
-  place.name = keys.hash_of(i);
+  HazardBlocks::Position position;
+  position.group = block.chain;
+  position.depth = block.depth;
+  position.name = keys.hash_of(i);
   if (block.chain == kMainChain) {
     const std::uint32_t before = use.depth > 0 ? keys.find_hash(use.before) : 0;
     if (before != 0 && blocks[before].depth + 1 == block.depth) {
-      place.before = PageId{before};
-      place.name_before = use.before;
+      position.before = PageId{before};
+      position.name_before = use.before;
     }
     // The key that its unit ends with, if it is among those given.
     const std::size_t to_end =
         hazard->blocks_per_unit() - 1 - block.depth % hazard->blocks_per_unit();
     if (n + to_end < given.size() && given[n + to_end].group == given[n].group)
-      place.unit = keys.hash(given[n + to_end].bytes);
+      position.unit = keys.hash(given[n + to_end].bytes);
   }
-  hazard->place(PageId{i}, place);
+  hazard->set_position(PageId{i}, position);
   hazard->cached(PageId{i});
 }
 

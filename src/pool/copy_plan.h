@@ -18,12 +18,12 @@ struct CopyItem {
   std::uint64_t src = 0;
 };
 
-/// Both sides have the planes, layers and page size of `geometry`. Pointers are not owned.
+/// Both ends have the planes, layers and page size of `geometry`. Pointers are not owned.
 struct CopyPlan {
   const Geometry* geometry = nullptr;
   const std::vector<PlaneMemory>* dst = nullptr;
   const std::vector<PlaneMemory>* src = nullptr;
-  /// Rows of each item: one, or a page. An item does not cross the end of a page on either side.
+  /// Rows of each item: one, or a page. An item does not cross the end of a page at either end.
   std::size_t tokens = 1;
   std::vector<CopyItem> items = {};
 

@@ -21,7 +21,7 @@ std::vector<CopyItem> pairs_of(std::span<const SlotId> dst, std::span<const Slot
   return items;
 }
 
-/// Slots 0, 1, ... of memory that holds as many rows as there are slots on the other side.
+/// Slots 0, 1, ... of memory that holds as many rows as there are slots at the other end.
 std::vector<SlotId> first_slots(std::size_t n) {
   std::vector<SlotId> slots;
   slots.reserve(n);

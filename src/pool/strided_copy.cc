@@ -169,7 +169,7 @@ class PlaneCopy {
     return slot / page_size_ * memory.page_stride + slot % page_size_ * memory.token_stride;
   }
 
-  // Whether `next` begins on both sides where a run of n tokens from `first` on ends.
+  // Whether `next` begins at both ends where a run of n tokens from `first` on ends.
   bool continues(const CopyItem& first, std::size_t n, const CopyItem& next) const {
     if (next.dst != first.dst + n || next.src != first.src + n) return false;
     return merge_pages_ || (next.dst % page_size_ != 0 && next.src % page_size_ != 0);
@@ -190,9 +190,9 @@ class PlaneCopy {
   std::size_t page_size_;
   std::size_t tokens_;
   bool streaming_;
-  bool whole_runs_ = false;    // rows of a run follow each other on both sides
+  bool whole_runs_ = false;    // rows of a run follow each other at both ends
   bool merge_pages_ = false;   // also across ends of pages
-  std::size_t piece_ = 0;      // contiguous on both sides: a head or a row
+  std::size_t piece_ = 0;      // contiguous at both ends: a head or a row
   std::array<Loop, 3> loops_;  // outermost first, by distance in the source
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries out a CopyPlan on the CPU. What is contiguous on both sides is copied in one piece: heads
+// Carries out a CopyPlan on the CPU. What is contiguous at both ends is copied in one piece: heads
 // of a row, rows of a page, neighbouring pages. Otherwise the loops run in the order in which the
 // source lies in memory: reads wait for memory, stores past the caches do not (1.0 to 1.4 of a
 // plain memcpy against 0.6 to 0.7 in the destination's order, host layouts page_first and

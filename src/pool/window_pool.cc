@@ -13,7 +13,7 @@
 namespace pando {
 namespace {
 
-struct Place {
+struct LayerHome {
   KvPool* pool = nullptr;
   std::size_t layer = 0;  // inside that pool
 };
@@ -56,17 +56,17 @@ struct WindowPool::Impl {
   const WindowAllocator* slots = nullptr;
   std::unique_ptr<KvPool> full = {};
   std::unique_ptr<KvPool> window = {};
-  std::unordered_map<std::size_t, Place> places = {};  // by layer id
+  std::unordered_map<std::size_t, LayerHome> homes = {};  // by layer id
 
-  Result<Place> find(std::size_t layer) const {
-    const auto found = places.find(layer);
-    if (found != places.end()) return found->second;
+  Result<LayerHome> find(std::size_t layer) const {
+    const auto found = homes.find(layer);
+    if (found != homes.end()) return found->second;
     return make_error(ErrorCode::invalid_argument,
                       "window pool: no layer {}; it has {} full and window layers", layer,
-                      places.size());
+                      homes.size());
   }
   void add(std::span<const std::size_t> layers, KvPool* pool) {
-    for (std::size_t i = 0; i < layers.size(); ++i) places.emplace(layers[i], Place{pool, i});
+    for (std::size_t i = 0; i < layers.size(); ++i) homes.emplace(layers[i], LayerHome{pool, i});
   }
   Result<std::vector<SlotId>> translate(std::span<const SlotId> full_slots) const {
     const auto end = static_cast<std::int64_t>(slots->full().capacity() + slots->page_size());
@@ -133,20 +133,20 @@ std::vector<MemoryRegion> WindowPool::regions() const {
 }
 
 Result<TensorView> WindowPool::key(std::size_t layer) const {
-  Result<Place> place = impl_->find(layer);
+  Result<LayerHome> place = impl_->find(layer);
   if (!place) return place.error();
   return place->pool->key(place->layer);
 }
 
 Result<TensorView> WindowPool::value(std::size_t layer) const {
-  Result<Place> place = impl_->find(layer);
+  Result<LayerHome> place = impl_->find(layer);
   if (!place) return place.error();
   return place->pool->value(place->layer);
 }
 
 Status WindowPool::set(std::size_t layer, std::span<const SlotId> slots,
                        std::span<const Rows> planes) {
-  Result<Place> place = impl_->find(layer);
+  Result<LayerHome> place = impl_->find(layer);
   if (!place) return place.error();
   if (place->pool == full()) return full()->set(place->layer, slots, planes);
   Result<std::vector<SlotId>> window_slots = impl_->translate(slots);

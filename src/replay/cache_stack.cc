@@ -171,7 +171,7 @@ std::size_t CacheStack::store_tokens_evicted() const {
   return tokens_of(cache_->tiers().storage_stats().backend.evicted_pages);
 }
 
-bool CacheStack::settle() {
+bool CacheStack::drain() {
   std::size_t failures = 0;
   while (true) {
     const PollResult polled = cache_->poll();

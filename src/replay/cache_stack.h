@@ -56,7 +56,7 @@ class CacheStack {
   std::size_t store_tokens_evicted() const;
 
   /// Applies everything that is under way, waiting for it. False if some of it failed.
-  bool settle();
+  bool drain();
 
  private:
   struct Pools {

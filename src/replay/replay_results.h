@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/histogram.h"
+#include "pando/types.h"
 
 namespace pando {
 
-enum class Tier : std::uint8_t { device, host, store };
 constexpr std::array kTiers{Tier::device, Tier::host, Tier::store};
 std::string_view to_string(Tier tier);
 

@@ -145,7 +145,7 @@ Result<bool> RequestRunner::begin(RunningRequest& running, std::size_t extra_tok
 // ---- Bytes -------------------------------------------------------------------------------------
 
 Status RequestRunner::verify(const RunningRequest& running) {
-  if (stack_.has_tiers() && !stack_.settle())
+  if (stack_.has_tiers() && !stack_.drain())
     return Error{ErrorCode::io_error, "a copy between tiers failed"};
   const std::size_t n = running.request.cached_length();
   std::optional<std::size_t> wrong = rows_->find_wrong(running.request.slots(), 0, n);
@@ -191,7 +191,7 @@ Status RequestRunner::finish(RunningRequest& running, bool insert) {
   if (!finished) return finished;
   if (Status s = end_session(running); !s) return s;
   if (!stack_.has_tiers()) return {};
-  if (!timed(Operation::poll, [&] { return stack_.settle(); })) ++results_.failed_copies;
+  if (!timed(Operation::poll, [&] { return stack_.drain(); })) ++results_.failed_copies;
   return {};
 }
 

@@ -40,8 +40,8 @@ class JsonParser final : public LineParser {
   Status read_field(std::string_view key, element field, TraceRequest& request, Fields& fields);
   Status read_ids(element field, TraceRequest& request);
   Status read_tokens(std::string_view key, element field, TraceRequest& request);
-  Status settle_ids(TraceRequest& request, const Fields& fields);
-  void settle_tokens(TraceRequest& request);
+  Status complete_ids(TraceRequest& request, const Fields& fields);
+  void complete_tokens(TraceRequest& request);
 
   simdjson::dom::parser parser_;
   std::size_t block_tokens_;
@@ -134,7 +134,7 @@ std::size_t guess_block_tokens(std::size_t length, std::size_t num_blocks) {
   return 0;
 }
 
-Status JsonParser::settle_ids(TraceRequest& request, const Fields& fields) {
+Status JsonParser::complete_ids(TraceRequest& request, const Fields& fields) {
   const std::size_t n = request.blocks.size();
   std::size_t size = block_tokens_;
   if (size == 0)
@@ -156,7 +156,7 @@ Status JsonParser::settle_ids(TraceRequest& request, const Fields& fields) {
   return {};
 }
 
-void JsonParser::settle_tokens(TraceRequest& request) {
+void JsonParser::complete_tokens(TraceRequest& request) {
   if (block_tokens_ == 0) block_tokens_ = 16;
   request.input_length = request.tokens.size();
   std::uint64_t chain = 0;
@@ -192,9 +192,9 @@ Status JsonParser::parse(std::string_view line, TraceRequest& request) {
     return make_error(ErrorCode::invalid_argument, "has {}, the lines before had {}", format,
                       format_);
   if (fields.has_ids) {
-    if (Status s = settle_ids(request, fields); !s) return s;
+    if (Status s = complete_ids(request, fields); !s) return s;
   } else {
-    settle_tokens(request);
+    complete_tokens(request);
   }
   format_ = format;
   return {};

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 // What nlohmann calls as it reads; false stops it. Reading ends at the first error.
 class Reader final : public nlohmann::json_sax<Json> {
  public:
-  explicit Reader(std::string_view where) : place_{where} {}
+  explicit Reader(std::string_view where) : position_{where} {}
 
   Result<Config> result() && {
     if (error_) return *std::move(error_);
@@ -68,7 +68,7 @@ class Reader final : public nlohmann::json_sax<Json> {
     std::string_view what = exception.what();
     if (const std::size_t id = what.find("] "); id != std::string_view::npos)
       what.remove_prefix(id + 2);
-    return fail(text_error(place_, what));
+    return fail(text_error(position_, what));
   }
 
  private:
@@ -78,21 +78,22 @@ class Reader final : public nlohmann::json_sax<Json> {
   }
   bool refuse(std::string_view found) {
     if (!in_object_)
-      return fail(text_error(place_, fmt::format("expected an object, got {}", found)));
-    return fail(list_ ? element_error(place_, name_, found) : option_error(place_, name_, found));
+      return fail(text_error(position_, fmt::format("expected an object, got {}", found)));
+    return fail(list_ ? element_error(position_, name_, found)
+                      : option_error(position_, name_, found));
   }
   bool too_large(std::string_view integer) {
     if (!in_object_ || list_) return refuse("an integer");
-    return fail(
-        text_error(place_, fmt::format("{} must fit 64 bits with a sign, got {}", name_, integer)));
+    return fail(text_error(position_,
+                           fmt::format("{} must fit 64 bits with a sign, got {}", name_, integer)));
   }
   bool accept(Config::Value value) {
     if (!in_object_ || list_) return refuse(describe(value));
-    const Status added = add_option(config_, place_, name_, std::move(value));
+    const Status added = add_option(config_, position_, name_, std::move(value));
     return added.ok() || fail(added.error());
   }
 
-  const TextPlace place_;
+  const TextPosition position_;
   Config config_;
   std::optional<Error> error_;
   bool in_object_ = false;

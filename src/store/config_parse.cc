@@ -67,27 +67,29 @@ Result<Config> parse_text(std::string_view text) {
 
 }  // namespace
 
-Error text_error(const TextPlace& place, std::string_view message) {
-  if (!place.line) return make_error(ErrorCode::invalid_argument, "{}: {}", place.where, message);
-  return make_error(ErrorCode::invalid_argument, "{}:{}: {}", place.where, *place.line, message);
+Error text_error(const TextPosition& position, std::string_view message) {
+  if (!position.line)
+    return make_error(ErrorCode::invalid_argument, "{}: {}", position.where, message);
+  return make_error(ErrorCode::invalid_argument, "{}:{}: {}", position.where, *position.line,
+                    message);
 }
 
-Error option_error(const TextPlace& place, std::string_view name, std::string_view found) {
-  return text_error(place, fmt::format("{} must be {}, got {}", name, kOptionTypes, found));
+Error option_error(const TextPosition& position, std::string_view name, std::string_view found) {
+  return text_error(position, fmt::format("{} must be {}, got {}", name, kOptionTypes, found));
 }
 
-Error element_error(const TextPlace& place, std::string_view name, std::string_view found) {
-  return text_error(place,
+Error element_error(const TextPosition& position, std::string_view name, std::string_view found) {
+  return text_error(position,
                     fmt::format("{} must be a list of text, got one with {} in it", name, found));
 }
 
-Status add_option(Config& config, const TextPlace& place, const std::string& name,
+Status add_option(Config& config, const TextPosition& position, const std::string& name,
                   Config::Value value) {
-  if (name.empty()) return text_error(place, "an option has no name");
-  if (config.has(name)) return text_error(place, fmt::format("{} is given twice", name));
+  if (name.empty()) return text_error(position, "an option has no name");
+  if (config.has(name)) return text_error(position, fmt::format("{} is given twice", name));
   if (const auto* number = std::get_if<double>(&value);
       number != nullptr && !std::isfinite(*number))
-    return text_error(place, fmt::format("{} must be finite, got {}", name, *number));
+    return text_error(position, fmt::format("{} must be finite, got {}", name, *number));
   config.set(name, std::move(value));
   return {};
 }

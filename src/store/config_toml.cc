@@ -37,16 +37,16 @@ std::string_view describe(const toml::node& node) {
 }
 
 Result<Config::Value> value_of(const toml::node& node, std::string_view name,
-                               const TextPlace& place) {
+                               const TextPosition& position) {
   if (const auto* value = node.as_boolean()) return Config::Value(value->get());
   if (const auto* value = node.as_integer()) return Config::Value(value->get());
   if (const auto* value = node.as_floating_point()) return Config::Value(value->get());
   if (const auto* value = node.as_string()) return Config::Value(value->get());
   const toml::array* array = node.as_array();
-  if (array == nullptr) return option_error(place, name, describe(node));
+  if (array == nullptr) return option_error(position, name, describe(node));
   std::vector<std::string> list;
   for (const toml::node& element : *array) {
-    if (!element.is_string()) return element_error(place, name, describe(element));
+    if (!element.is_string()) return element_error(position, name, describe(element));
     list.push_back(element.as_string()->get());
   }
   return Config::Value(std::move(list));
@@ -60,10 +60,10 @@ Result<Config> parse_toml(std::string_view text, std::string_view where) {
     return text_error({where, parsed.error().source().begin.line}, parsed.error().description());
   Config config;
   for (const auto& [key, node] : parsed.table()) {
-    const TextPlace place{where, node.source().begin.line};
-    Result<Config::Value> value = value_of(node, key.str(), place);
+    const TextPosition position{where, node.source().begin.line};
+    Result<Config::Value> value = value_of(node, key.str(), position);
     if (!value) return value.error();
-    const Status added = add_option(config, place, std::string(key.str()), *std::move(value));
+    const Status added = add_option(config, position, std::string(key.str()), *std::move(value));
     if (!added) return added.error();
   }
   return config;

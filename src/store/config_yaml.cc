@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kDigits = "0123456789";
 
-TextPlace place_of(const YAML::Node& node, std::string_view where) {
+TextPosition position_of(const YAML::Node& node, std::string_view where) {
   const YAML::Mark mark = node.Mark();
   if (mark.is_null()) return {where};
   return {where, static_cast<std::size_t>(mark.line) + 1};
@@ -61,8 +61,9 @@ std::optional<T> convert(std::string_view text, Format... format) {
 
 // Of a scalar that is not quoted. Null is nothing that an option can be.
 Result<Config::Value> resolve(const std::string& text, std::string_view name,
-                              const TextPlace& place) {
-  if (is_one_of(text, {"", "~", "null", "Null", "NULL"})) return option_error(place, name, "null");
+                              const TextPosition& position) {
+  if (is_one_of(text, {"", "~", "null", "Null", "NULL"}))
+    return option_error(position, name, "null");
   if (is_one_of(text, {"true", "True", "TRUE"})) return Config::Value(true);
   if (is_one_of(text, {"false", "False", "FALSE"})) return Config::Value(false);
   const std::string_view view = text;
@@ -74,7 +75,7 @@ Result<Config::Value> resolve(const std::string& text, std::string_view name,
   else if (view.starts_with("0o") && is_digits(view.substr(2), "01234567"))
     integer = convert<std::int64_t>(view.substr(2), 8);
   if (integer && !*integer)
-    return text_error(place, fmt::format("{} must fit 64 bits with a sign, got {}", name, text));
+    return text_error(position, fmt::format("{} must fit 64 bits with a sign, got {}", name, text));
   if (integer) return Config::Value(**integer);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (is_one_of(without_sign(view), {".inf", ".Inf", ".INF"}))
@@ -83,30 +84,31 @@ Result<Config::Value> resolve(const std::string& text, std::string_view name,
     return Config::Value(std::numeric_limits<double>::quiet_NaN());
   if (!is_fraction(view)) return Config::Value(text);
   if (const auto number = convert<double>(view)) return Config::Value(*number);
-  return text_error(place, fmt::format("{} must be in the range of a double, got {}", name, text));
+  return text_error(position,
+                    fmt::format("{} must be in the range of a double, got {}", name, text));
 }
 
 Result<Config::Value> scalar_of(const YAML::Node& node, std::string_view name,
-                                const TextPlace& place) {
+                                const TextPosition& position) {
   if (node.Tag() == "!" || node.Tag() == "tag:yaml.org,2002:str")
     return Config::Value(node.Scalar());
-  if (node.Tag().empty() || node.Tag() == "?") return resolve(node.Scalar(), name, place);
-  return option_error(place, name, fmt::format("a value with the tag {}", node.Tag()));
+  if (node.Tag().empty() || node.Tag() == "?") return resolve(node.Scalar(), name, position);
+  return option_error(position, name, fmt::format("a value with the tag {}", node.Tag()));
 }
 
 Result<Config::Value> value_of(const YAML::Node& node, std::string_view name,
-                               const TextPlace& place) {
-  if (node.IsNull()) return option_error(place, name, "null");
-  if (node.IsScalar()) return scalar_of(node, name, place);
-  if (!node.IsSequence()) return option_error(place, name, "a mapping");
+                               const TextPosition& position) {
+  if (node.IsNull()) return option_error(position, name, "null");
+  if (node.IsScalar()) return scalar_of(node, name, position);
+  if (!node.IsSequence()) return option_error(position, name, "a mapping");
   std::vector<std::string> list;
   for (const YAML::Node& element : node) {
     if (!element.IsScalar())
-      return element_error(place, name, element.IsNull() ? "null" : "more than text");
-    const Result<Config::Value> value = scalar_of(element, name, place);
+      return element_error(position, name, element.IsNull() ? "null" : "more than text");
+    const Result<Config::Value> value = scalar_of(element, name, position);
     if (!value) return value.error();
     if (!std::holds_alternative<std::string>(*value))
-      return element_error(place, name,
+      return element_error(position, name,
                            fmt::format("{}, which is not text unless quoted,", element.Scalar()));
     list.push_back(element.Scalar());
   }
@@ -120,18 +122,18 @@ Result<Config> parse_yaml(std::string_view text, std::string_view where) try {
   Config config;
   if (documents.empty() || (documents.size() == 1 && documents[0].IsNull())) return config;
   if (documents.size() > 1)
-    return text_error(place_of(documents[1], where), "a second document; expected one");
+    return text_error(position_of(documents[1], where), "a second document; expected one");
   if (!documents[0].IsMap())
     return text_error(
-        place_of(documents[0], where),
+        position_of(documents[0], where),
         fmt::format("expected a mapping, got {}", documents[0].IsScalar() ? "a scalar" : "a list"));
   for (const auto& item : documents[0]) {
-    const TextPlace place = place_of(item.first, where);
-    if (!item.first.IsScalar()) return text_error(place, "the name of an option must be text");
+    const TextPosition position = position_of(item.first, where);
+    if (!item.first.IsScalar()) return text_error(position, "the name of an option must be text");
     const std::string& name = item.first.Scalar();
-    Result<Config::Value> value = value_of(item.second, name, place);
+    Result<Config::Value> value = value_of(item.second, name, position);
     if (!value) return value.error();
-    const Status added = add_option(config, place, name, *std::move(value));
+    const Status added = add_option(config, position, name, *std::move(value));
     if (!added) return added.error();
   }
   return config;

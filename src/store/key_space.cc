@@ -77,7 +77,7 @@ Numbers numbers_at_end(std::string_view text) {
 }
 
 // "_{tp_rank}_{tp_size}" has the smaller number first, "_{pp_size}_{pp_rank}" the larger one.
-void take_ranks(std::string_view& text, KeyParts& parts) {
+void take_ranks(std::string_view& text, ParsedKey& parts) {
   Numbers numbers = numbers_at_end(text);
   if (numbers.first > numbers.second && numbers.first > 1) {
     parts.pp = RankOf{numbers.second, numbers.first};
@@ -124,8 +124,8 @@ std::string KeySpace::key(const PageHash& hash) const { return hex(hash) + suffi
 
 std::string KeySpace::sglang_name(const PageHash& hash) const { return hex(hash) + sglang_suffix_; }
 
-std::optional<KeyParts> parse_key(std::string_view key) {
-  KeyParts parts;
+std::optional<ParsedKey> parse_key(std::string_view key) {
+  ParsedKey parts;
   const auto hash = leading_hash(key);
   if (!hash || key.size() < kHashDigits + kFingerprintDigits + 4) return std::nullopt;
   parts.hash = *hash;

@@ -126,7 +126,7 @@ class MemoryStore final : public StoreBackend {
   }
 
  private:
-  using Place = std::list<Entry>::iterator;
+  using Position = std::list<Entry>::iterator;
 
   std::optional<Entry> use(const std::string& key) {
     const std::lock_guard lock(mutex_);
@@ -158,7 +158,7 @@ class MemoryStore final : public StoreBackend {
     if (at != by_key_.end() && at->second->bytes == damaged.bytes) erase(at->second);
   }
 
-  void erase(Place place) {
+  void erase(Position place) {
     size_bytes_ -= place->bytes->size();
     by_key_.erase(place->key);
     order_.erase(place);
@@ -166,8 +166,8 @@ class MemoryStore final : public StoreBackend {
 
   const std::uint64_t capacity_;
   mutable std::mutex mutex_;
-  std::list<Entry> order_;                              // most recently used first
-  std::unordered_map<std::string_view, Place> by_key_;  // keys are those in order_
+  std::list<Entry> order_;                                 // most recently used first
+  std::unordered_map<std::string_view, Position> by_key_;  // keys are those in order_
   std::uint64_t size_bytes_ = 0;
   std::uint64_t evicted_pages_ = 0;
   std::uint64_t damaged_pages_ = 0;

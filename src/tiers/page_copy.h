@@ -3,7 +3,7 @@
 // component, and the extents they belong to. CopyQueue has those of one direction that are under
 // way.
 //
-// Invariant: both sides of every pair are held by somebody until the copy has been applied. Copies
+// Invariant: both ends of every pair are held by somebody until the copy has been applied. Copies
 // are applied in the order in which they were started, whichever ends first; so ranks that started
 // alike end alike.
 #pragma once

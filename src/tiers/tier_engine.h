@@ -12,7 +12,7 @@
 //   Agreement      what is so on all ranks
 //
 // Invariant: a host page is free in its pool, kept by the index, or of exactly one copy, load or
-// fetch listed here. Both sides of a copy are held until apply() has seen it end. check() proves
+// fetch listed here. Both ends of a copy are held until apply() has seen it end. check() proves
 // it.
 //
 // Threads: all calls come from the thread of the cache; copiers and stores have their own, and are

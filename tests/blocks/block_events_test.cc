@@ -20,7 +20,7 @@ TEST(BlockEvents, ARunOfBlocksIsOneEvent) {
   const std::vector<KvEvent> events = cache->take_events();
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(events[0].kind, KvEvent::Kind::stored);
-  EXPECT_EQ(events[0].medium, Medium::device);
+  EXPECT_EQ(events[0].tier, Tier::device);
   EXPECT_FALSE(events[0].parent);
   EXPECT_EQ(events[0].tokens, tokens(12));
   EXPECT_EQ(events[0].block_size, 4U);

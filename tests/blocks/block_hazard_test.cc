@@ -355,7 +355,7 @@ TEST(HazardBlocks, RemembersTheHitsOfUnitsThatHaveGone) {
   HazardBlocks hazard(options);
   EXPECT_EQ(hazard.blocks_per_unit(), 2U);
   const auto put = [&](std::uint32_t block, std::uint32_t depth, std::uint64_t name) {
-    hazard.place(PageId{block}, {0, depth, name, kNullBlock, 0, 20});
+    hazard.set_position(PageId{block}, {0, depth, name, kNullBlock, 0, 20});
     hazard.cached(PageId{block});
   };
   put(1, 0, 10);

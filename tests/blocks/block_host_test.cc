@@ -282,26 +282,26 @@ TEST(BlockHost, EventsTellTheHostApart) {
   cache.settle();
   std::vector<KvEvent> events = cache->take_events();
   ASSERT_EQ(events.size(), 2U);
-  EXPECT_EQ(events[1].medium, Medium::host);
+  EXPECT_EQ(events[1].tier, Tier::host);
   EXPECT_EQ(events[1].tokens, tokens(8));
   EXPECT_FALSE(events[1].parent);
   cache.flush();
   events = cache->take_events();
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(events[0].kind, KvEvent::Kind::removed);
-  EXPECT_EQ(events[0].medium, Medium::device);
+  EXPECT_EQ(events[0].tier, Tier::device);
   { const BlockRequest again = cache.run(tokens(9)); }
   cache.settle();
   events = cache->take_events();
   ASSERT_EQ(events.size(), 1U);  // back on the device
-  EXPECT_EQ(events[0].medium, Medium::device);
+  EXPECT_EQ(events[0].tier, Tier::device);
   EXPECT_EQ(events[0].hashes[0], first);
   cache.run(tokens(5, 100));
   cache.settle();
   events = cache->take_events();
   ASSERT_EQ(events.size(), 3U);
   EXPECT_EQ(events[1].kind, KvEvent::Kind::removed);
-  EXPECT_EQ(events[1].medium, Medium::host);
+  EXPECT_EQ(events[1].tier, Tier::host);
 }
 
 TEST(BlockHost, AResetEmptiesTheHost) {

@@ -262,7 +262,7 @@ TEST_F(BlockStoreTest, EventsTellWhatWasFetched) {
   EXPECT_EQ(fetch_tokens(reader, tokens(17)), 16U);
   const std::vector<KvEvent> events = reader->take_events();
   ASSERT_EQ(events.size(), 1U);
-  EXPECT_EQ(events[0].medium, Medium::host);
+  EXPECT_EQ(events[0].tier, Tier::host);
   EXPECT_EQ(events[0].tokens, tokens(16));
 }
 

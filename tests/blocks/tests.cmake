@@ -9,7 +9,6 @@ pando_test(blocks_test LABEL unit SOURCES
   blocks/block_pool_test.cc
   blocks/block_store_test.cc
   blocks/cbor_test.cc
-  blocks/free_queue_test.cc
   blocks/hash_index_test.cc)
 
 pando_test(block_cache_model_test LABEL model SOURCES blocks/block_cache_model_test.cc

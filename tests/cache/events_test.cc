@@ -31,7 +31,7 @@ TEST(KvEvents, StoredTellsPagesTokensAndWhere) {
   const std::vector<KvEvent> events = cache->take_events();
   ASSERT_EQ(events.size(), 1u);
   const KvEvent expected{.kind = Kind::stored,
-                         .medium = Medium::device,
+                         .tier = Tier::device,
                          .hashes = hashes(tokens(8), 4, "ns"),
                          .parent = std::nullopt,
                          .tokens = tokens(8),
@@ -90,7 +90,7 @@ TEST(KvEvents, RemovedNamesThePagesThatLeft) {
   const std::vector<KvEvent> events = cache->take_events();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].kind, Kind::removed);
-  EXPECT_EQ(events[0].medium, Medium::device);
+  EXPECT_EQ(events[0].tier, Tier::device);
   const Hashes all = hashes(tokens(12), 4);
   EXPECT_EQ(events[0].hashes, (Hashes{all[1], all[2]}));
 }

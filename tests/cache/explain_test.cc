@@ -76,7 +76,7 @@ TEST(Explain, WhatTheEngineEvictedSaysSo) {
   expect_part(told.parts[0], 0, 8, Finding::on_device);
   expect_part(told.parts[1], 8, 16, Finding::evicted);
   EXPECT_EQ(told.parts[1].eviction->pressure, Pressure::evict_call);
-  EXPECT_EQ(told.parts[1].eviction->from, Medium::device);
+  EXPECT_EQ(told.parts[1].eviction->from, Tier::device);
 }
 
 TEST(Explain, TheHostAndWhatLeftIt) {
@@ -90,7 +90,7 @@ TEST(Explain, TheHostAndWhatLeftIt) {
   ASSERT_EQ(told.parts.size(), 2u);
   expect_part(told.parts[0], 0, 8, Finding::on_host);
   expect_part(told.parts[1], 8, 16, Finding::evicted);
-  EXPECT_EQ(told.parts[1].eviction->from, Medium::host);
+  EXPECT_EQ(told.parts[1].eviction->from, Tier::host);
 }
 
 TEST(Explain, AFailedLoadIsAReason) {

@@ -12,9 +12,9 @@ namespace {
 
 TEST(HostTier, TellsWhatEachTierCanHold) {
   const TieredCache cache({.device_tokens = 64, .host_tokens = 128});
-  EXPECT_EQ(cache->inspect().capacity_tokens(Medium::device), 64u);
-  EXPECT_EQ(cache->inspect().capacity_tokens(Medium::host), 128u);
-  EXPECT_EQ(cache->inspect().capacity_tokens(Medium::disk), 0u);
+  EXPECT_EQ(cache->inspect().capacity_tokens(Tier::device), 64u);
+  EXPECT_EQ(cache->inspect().capacity_tokens(Tier::host), 128u);
+  EXPECT_EQ(cache->inspect().capacity_tokens(Tier::store), 0u);
 }
 
 // ---- Write policies ----------------------------------------------------------------------------
@@ -280,15 +280,15 @@ TEST(HostTier, EventsTellWhatIsOnTheHost) {
   std::vector<KvEvent> events = cache->take_events();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].kind, KvEvent::Kind::stored);
-  EXPECT_EQ(events[0].medium, Medium::host);
+  EXPECT_EQ(events[0].tier, Tier::host);
   EXPECT_EQ(events[0].tokens, tokens(8));
   const std::vector<PageHash> hashes = events[0].hashes;
   cache->evict(8);
   cache->tiers().evict_host(8);
   events = cache->take_events();
   ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(events[0].medium, Medium::device);
-  EXPECT_EQ(events[1].medium, Medium::host);
+  EXPECT_EQ(events[0].tier, Tier::device);
+  EXPECT_EQ(events[1].tier, Tier::host);
   EXPECT_EQ(events[1].kind, KvEvent::Kind::removed);
   EXPECT_EQ(events[1].hashes, hashes);
 }

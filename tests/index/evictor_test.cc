@@ -13,7 +13,7 @@ class EvictorTest : public TreeParts {
 TEST_F(EvictorTest, ATombstoneGoesWithItsLastChild) {
   const NodeIndex parent = insert("ab");
   const NodeIndex child = insert("abcd");
-  index.residency().detach_component(Medium::device, ComponentKind::window, parent, released,
+  index.residency().detach_component(Tier::device, ComponentKind::window, parent, released,
                                      evicted);
   prove();
   index.evictor().drop_subtree(child, released, evicted);
@@ -25,8 +25,7 @@ TEST_F(EvictorTest, ATombstoneGoesWithItsLastChild) {
 TEST_F(EvictorTest, AHeldTombstoneGoesWhenItIsLetGo) {
   const NodeIndex leaf = insert("ab");
   index.holds().lock(leaf);
-  index.residency().detach_component(Medium::device, ComponentKind::window, leaf, released,
-                                     evicted);
+  index.residency().detach_component(Tier::device, ComponentKind::window, leaf, released, evicted);
   prove({.locks = 1});
   index.unlock(leaf, released);
   EXPECT_EQ(index.num_nodes(), 0u);

@@ -18,7 +18,7 @@ class MatcherTest : public TreeParts {
 TEST_F(MatcherTest, AMatchEndsWhereTheWindowIsLongEnough) {
   insert("abcd");
   const NodeIndex middle = insert("ab");
-  index.residency().detach_component(Medium::device, ComponentKind::window, middle, released,
+  index.residency().detach_component(Tier::device, ComponentKind::window, middle, released,
                                      evicted);
   EXPECT_EQ(valid("abcd", Matcher::Reach::device), 4u);
   EXPECT_EQ(valid("abc", Matcher::Reach::device), 0u);

@@ -30,9 +30,8 @@ TEST_F(ResidencyTest, ANodeLeavesTheDeviceAndComesBackWithOtherPages) {
 }
 
 TEST_F(ResidencyTest, PagesThatLeaveATierAreToldOf) {
-  std::vector<Medium> told;
-  index.residency().on_removed = [&](Medium from, const Node&, std::uint32_t first,
-                                     std::uint32_t n) {
+  std::vector<Tier> told;
+  index.residency().on_removed = [&](Tier from, const Node&, std::uint32_t first, std::uint32_t n) {
     EXPECT_EQ(first, 0u);
     EXPECT_EQ(n, 3u);
     told.push_back(from);
@@ -41,14 +40,13 @@ TEST_F(ResidencyTest, PagesThatLeaveATierAreToldOf) {
   back_up(leaf, /*with_window=*/true);
   index.residency().detach_device(leaf, released, evicted);
   index.evictor().evict_host({.pages = 3}, released);
-  EXPECT_EQ(told, (std::vector<Medium>{Medium::device, Medium::host}));
+  EXPECT_EQ(told, (std::vector<Tier>{Tier::device, Tier::host}));
 }
 
 TEST_F(ResidencyTest, AWindowComesBackBehindWhatStaysWithout) {
   const NodeIndex leaf = insert("abcd");
   index.holds().lock(leaf);
-  index.residency().detach_component(Medium::device, ComponentKind::window, leaf, released,
-                                     evicted);
+  index.residency().detach_component(Tier::device, ComponentKind::window, leaf, released, evicted);
   const std::vector<std::uint32_t> pages{91, 92, 93};
   index.residency().attach_window(leaf, 1, pages);
   EXPECT_TRUE(index.residency().has_window(leaf));

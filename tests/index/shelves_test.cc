@@ -7,9 +7,7 @@ namespace {
 
 class ShelvesTest : public TreeParts {
  protected:
-  const Shelf& device() const {
-    return *index.shelves().shelf(Medium::device, ComponentKind::full);
-  }
+  const Shelf& device() const { return *index.shelves().shelf(Tier::device, ComponentKind::full); }
 };
 
 TEST_F(ShelvesTest, CandidatesAreTheLeavesThatNobodyHolds) {

@@ -53,7 +53,7 @@ TEST(EventBytes, OfSglang) {
 TEST(EventBytes, OfVllm) {
   KvEvent removed;
   removed.kind = KvEvent::Kind::removed;
-  removed.medium = Medium::host;
+  removed.tier = Tier::host;
   removed.hashes = {*chain_start("x")};
   removed.hash_bytes = 16;
   std::string id;
@@ -69,16 +69,16 @@ TEST(EventBytes, OfVllm) {
 
 // ---- The mirror --------------------------------------------------------------------------------
 
-/// What a listener of stored events knows: by medium and hash, the parent and the tokens.
+/// What a listener of stored events knows: by tier and hash, the parent and the tokens.
 struct Listener {
-  using Place = std::pair<Medium, PageHash>;
+  using Place = std::pair<Tier, PageHash>;
   void hear(const KvEvent& e) {
     std::optional<PageHash> parent = e.parent;
     for (std::size_t i = 0; i < e.hashes.size(); ++i) {
-      if (parent && !known.contains({e.medium, *parent})) ++orphans;
+      if (parent && !known.contains({e.tier, *parent})) ++orphans;
       const auto from = e.tokens.begin() + static_cast<std::ptrdiff_t>(i * e.block_size);
       const std::size_t overlap = e.tokens.size() - e.hashes.size() * e.block_size;
-      known[{e.medium, e.hashes[i]}] = {
+      known[{e.tier, e.hashes[i]}] = {
           parent, Tokens(from, from + static_cast<std::ptrdiff_t>(e.block_size + overlap))};
       parent = e.hashes[i];
     }
@@ -86,7 +86,7 @@ struct Listener {
   void apply(const KvEvent& e) {
     if (e.kind == KvEvent::Kind::stored) return hear(e);
     if (e.kind == KvEvent::Kind::cleared) known.clear();
-    for (const PageHash& hash : e.hashes) known.erase({e.medium, hash});
+    for (const PageHash& hash : e.hashes) known.erase({e.tier, hash});
   }
   std::map<Place, std::pair<std::optional<PageHash>, Tokens>> known;
   std::size_t orphans = 0;

@@ -49,9 +49,9 @@ class EventRouter : public ::testing::Test {
   }
   void apply(const KvEvent& e) {
     if (e.kind == KvEvent::Kind::cleared) return expected.clear();
-    const std::string medium = e.medium == Medium::device      ? "GPU"
-                               : dialect == EventDialect::vllm ? "CPU"
-                                                               : "CPU_PINNED";
+    const std::string tier = e.tier == Tier::device          ? "GPU"
+                             : dialect == EventDialect::vllm ? "CPU"
+                                                             : "CPU_PINNED";
     const auto id = [&](const PageHash& hash) {
       return dialect == EventDialect::vllm ? json(vllm_block_id(hash, e.hash_bytes))
                                            : json(sglang_block_id(hash));
@@ -60,11 +60,11 @@ class EventRouter : public ::testing::Test {
     json parent = e.parent ? id(*e.parent) : json(nullptr);
     for (const PageHash& hash : e.hashes) {
       if (e.kind == KvEvent::Kind::removed) {
-        expected.erase({medium, id(hash)});
+        expected.erase({tier, id(hash)});
         continue;
       }
       const auto own = rest.first(e.block_size);
-      expected[{medium, id(hash)}] = {parent, Tokens(own.begin(), own.end())};
+      expected[{tier, id(hash)}] = {parent, Tokens(own.begin(), own.end())};
       rest = rest.subspan(e.block_size);
       parent = id(hash);
     }

@@ -116,7 +116,7 @@ TEST(KeySpace, AKeyIsReadBack) {
       const std::string key =
           space(scope, geometry(), HostLayout::page_first, component).key(hash_of(0xab));
       SCOPED_TRACE(key);
-      const std::optional<KeyParts> parts = parse_key(key);
+      const std::optional<ParsedKey> parts = parse_key(key);
       ASSERT_TRUE(parts.has_value());
       EXPECT_EQ(parts->hash, hash_of(0xab));
       EXPECT_EQ(parts->model, scope.model == "org/model" ? "org-model" : scope.model);

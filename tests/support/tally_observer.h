@@ -28,9 +28,9 @@ struct TallyObserver : CacheObserver {
     stats.duplicate_tokens += inserted.freed;
     stats.revived_tokens += inserted.revived;
   }
-  void on_evict(Medium from, const EvictResult& evicted) override {
+  void on_evict(Tier from, const EvictResult& evicted) override {
     ++evictions;
-    if (from == Medium::host) {
+    if (from == Tier::host) {
       tier.host_evicted_tokens += evicted.tokens;
       return;
     }

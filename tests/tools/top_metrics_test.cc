@@ -29,9 +29,9 @@ TEST(TopCommand, ShowsWhatTheCacheHas) {
   ASSERT_EQ(json["tiers"].size(), 3u);
   EXPECT_EQ(json["tiers"][0]["name"], "device");
   EXPECT_EQ(json["tiers"][0]["used"], 16);
-  EXPECT_EQ(json["tiers"][0]["capacity"], cache->inspect().capacity_tokens(Medium::device));
+  EXPECT_EQ(json["tiers"][0]["capacity"], cache->inspect().capacity_tokens(Tier::device));
   EXPECT_EQ(json["tiers"][1]["used"], 16);
-  EXPECT_EQ(json["tiers"][1]["capacity"], cache->inspect().capacity_tokens(Medium::host));
+  EXPECT_EQ(json["tiers"][1]["capacity"], cache->inspect().capacity_tokens(Tier::host));
   bool has_match = false;
   for (const auto& call : json["calls"]) has_match = has_match || call["name"] == "match";
   EXPECT_TRUE(has_match);

@@ -14,7 +14,7 @@ from typing import Any
 import pando
 from pando.sglang.interface import import_sglang
 
-_MEDIA = {"device": "GPU", "host": "CPU_PINNED", "disk": "DISK", "external": "EXTERNAL"}
+_MEDIA = {"device": "GPU", "host": "CPU_PINNED", "store": "EXTERNAL"}
 _PART = re.compile(rb"([a-z])(\d+):")
 
 
@@ -74,7 +74,7 @@ class EventLog:
         assert types is not None
         if event.kind == pando.KvEventKind.cleared:
             return types.cleared()
-        medium = _MEDIA[event.medium.name]
+        medium = _MEDIA[event.tier.name]
         hashes = [pando.block_id(page) for page in event.hashes]
         if event.kind == pando.KvEventKind.removed:
             return types.removed(block_hashes=hashes, medium=medium)

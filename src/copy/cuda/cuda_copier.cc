@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA copier. Each stream is a lane with two threads: one takes transfers in order and queues
-// their work with the driver, one waits for it to end. So callers never wait for the driver, a
-// transfer that is still in the list can be cancelled, and there is no gap between two transfers:
+// The CUDA copier. Each stream is a CopyStream with two threads: one takes transfers in order and
+// queues their work with the driver, one waits for it to end. So callers never wait for the driver,
+// a transfer that is still in the list can be cancelled, and there is no gap between two transfers:
 // up to two are with the driver at a time.
 //
 // How a transfer goes: by the copy engines through a staging ring where a host page is contiguous
@@ -157,11 +157,11 @@ class ItemBuffer {
 };
 
 // One ordered stream, and its threads.
-class Lane {
+class CopyStream {
  public:
-  explicit Lane(const CudaCopierOptions& options)
+  explicit CopyStream(const CudaCopierOptions& options)
       : options_(options), staging_(options.staging_bytes, options.max_blocks) {}
-  ~Lane() {
+  ~CopyStream() {
     {
       const std::lock_guard lock(mutex_);
       for (const auto& task : queue_) task->cancel();
@@ -192,7 +192,7 @@ class Lane {
     return {};
   }
 
-  bool can_stage(const CopyPlan& plan) const { return staging_.pages_per_part(plan) > 0; }
+  bool can_stage(const CopyPlan& plan) const { return staging_.pages_per_buffer(plan) > 0; }
 
   /// One point per stream of the caller's: of two, the later one implies the earlier.
   Status wait_for(cudaStream_t of) {
@@ -262,7 +262,7 @@ class Lane {
 
   Status queue_work(CudaTask& task, ItemBuffer& buffer) {
     if (task.route() != Route::inside)
-      sort_items(task.items(), task.direction() == Direction::backup ? Side::dst : Side::src);
+      sort_items(task.items(), task.direction() == Direction::backup ? CopyEnd::dst : CopyEnd::src);
     for (const Fence& fence : task.after())
       if (Status done = fence.make_wait(streams_[0]); !done) return done;
     const CopyPlan& plan = task.plan();
@@ -325,8 +325,8 @@ class CudaCopier final : public Copier {
 
   Status start() {
     for (std::size_t i = 0; i < options_.num_streams; ++i) {
-      lanes_.push_back(std::make_unique<Lane>(options_));
-      if (Status started = lanes_.back()->start(); !started) return started;
+      copy_streams_.push_back(std::make_unique<CopyStream>(options_));
+      if (Status started = copy_streams_.back()->start(); !started) return started;
     }
     return {};
   }
@@ -349,14 +349,14 @@ class CudaCopier final : public Copier {
         stream);
   }
   Status wait_for_stream(void* cuda_stream, std::size_t stream) override {
-    if (Status valid = check_stream(stream, lanes_.size()); !valid) return valid;
-    return lanes_[stream]->wait_for(static_cast<cudaStream_t>(cuda_stream));
+    if (Status valid = check_stream(stream, copy_streams_.size()); !valid) return valid;
+    return copy_streams_[stream]->wait_for(static_cast<cudaStream_t>(cuda_stream));
   }
-  std::size_t num_streams() const override { return lanes_.size(); }
+  std::size_t num_streams() const override { return copy_streams_.size(); }
 
  private:
   Status check(std::size_t stream, const KvPool& pool) const {
-    if (Status valid = check_stream(stream, lanes_.size()); !valid) return valid;
+    if (Status valid = check_stream(stream, copy_streams_.size()); !valid) return valid;
     if (pool.memory_kind() == MemoryKind::cuda) return {};
     return make_error(ErrorCode::invalid_argument,
                       "CUDA copier: the pool is in host memory; expected a GPU's");
@@ -371,7 +371,7 @@ class CudaCopier final : public Copier {
     Result<CopyPlan> plan = plan_pages(pages, direction);
     if (!plan) return plan.error();
     if (route == Route::kernel && long_pages(pages.host, direction) &&
-        lanes_[stream]->can_stage(*plan))
+        copy_streams_[stream]->can_stage(*plan))
       route = Route::staging;
     return submit(std::make_shared<CudaTask>(std::move(*plan), hold(pages.device, pages.host),
                                              route, direction),
@@ -393,13 +393,13 @@ class CudaCopier final : public Copier {
       task->begin();
       task->finish();
     } else {
-      lanes_[stream]->submit(task);
+      copy_streams_[stream]->submit(task);
     }
     return Transfer(task);
   }
 
   CudaCopierOptions options_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<CopyStream>> copy_streams_;
 };
 
 }  // namespace

@@ -46,9 +46,9 @@ Status copy_pieces(Pieces& pieces, cudaMemcpyKind kind, cudaStream_t stream) {
 }  // namespace
 
 Staging::~Staging() {
-  for (Part& part : parts_) {
-    if (part.filled != nullptr) cudaEventDestroy(part.filled);
-    if (part.emptied != nullptr) cudaEventDestroy(part.emptied);
+  for (Buffer& buffer : buffers_) {
+    if (buffer.filled != nullptr) cudaEventDestroy(buffer.filled);
+    if (buffer.emptied != nullptr) cudaEventDestroy(buffer.emptied);
   }
   if (fence_ != nullptr) cudaEventDestroy(fence_);
   for (cudaStream_t engine : engines_)
@@ -64,30 +64,31 @@ Status Staging::prepare() {
     if (engine == nullptr)
       if (Status done = make_stream(engine); !done) return done;
   std::vector<cudaEvent_t*> events{&fence_};
-  for (Part& part : parts_) {
-    events.push_back(&part.filled);
-    events.push_back(&part.emptied);
+  for (Buffer& buffer : buffers_) {
+    events.push_back(&buffer.filled);
+    events.push_back(&buffer.emptied);
   }
   for (cudaEvent_t* event : events)
     if (*event == nullptr)
       if (Status done = make_event(*event); !done) return done;
   void* memory = nullptr;
-  if (Status done = status_of(cudaMalloc(&memory, part_bytes_ * kParts), "allocate a staging ring");
+  if (Status done =
+          status_of(cudaMalloc(&memory, buffer_bytes_ * kBuffers), "allocate a staging ring");
       !done)
     return done;
   memory_ = static_cast<std::byte*>(memory);
-  for (std::size_t i = 0; i < kParts; ++i) {
-    parts_[i].memory = memory_ + i * part_bytes_;
-    parts_[i].engine = engines_[i % engines_.size()];
+  for (std::size_t i = 0; i < kBuffers; ++i) {
+    buffers_[i].memory = memory_ + i * buffer_bytes_;
+    buffers_[i].engine = engines_[i % engines_.size()];
   }
   return {};
 }
 
 std::vector<CopyItem> Staging::items(const CopyPlan& plan, Direction direction) const {
   std::vector<CopyItem> out = plan.items;
-  const std::size_t per_part = pages_per_part(plan);
+  const std::size_t per_buffer = pages_per_buffer(plan);
   for (std::size_t i = 0; i < out.size(); ++i)
-    (direction == Direction::backup ? out[i].dst : out[i].src) = i % per_part * plan.tokens;
+    (direction == Direction::backup ? out[i].dst : out[i].src) = i % per_buffer * plan.tokens;
   return out;
 }
 
@@ -96,12 +97,12 @@ Status Staging::queue(const CopyPlan& plan, const CopyItem* items, Direction dir
   if (Status ready = prepare(); !ready) return ready;
   for (cudaStream_t engine : engines_)
     if (Status done = order(stream, fence_, engine); !done) return done;
-  const std::size_t per_part = pages_per_part(plan);
-  for (std::size_t first = 0; first < plan.items.size(); first += per_part) {
-    const std::size_t n = std::min(per_part, plan.items.size() - first);
-    Part& part = parts_[next_++ % kParts];
-    if (Status done = queue_part(plan, items + first, std::span(plan.items).subspan(first, n),
-                                 direction, part, stream);
+  const std::size_t per_buffer = pages_per_buffer(plan);
+  for (std::size_t first = 0; first < plan.items.size(); first += per_buffer) {
+    const std::size_t n = std::min(per_buffer, plan.items.size() - first);
+    Buffer& buffer = buffers_[next_++ % kBuffers];
+    if (Status done = queue_buffer(plan, items + first, std::span(plan.items).subspan(first, n),
+                                   direction, buffer, stream);
         !done)
       return done;
   }
@@ -110,10 +111,10 @@ Status Staging::queue(const CopyPlan& plan, const CopyItem* items, Direction dir
   return {};
 }
 
-Status Staging::queue_part(const CopyPlan& plan, const CopyItem* items,
-                           std::span<const CopyItem> pages, Direction direction, Part& part,
-                           cudaStream_t stream) {
-  const std::vector<PlaneMemory> staged = planes_in(part, plan, direction);
+Status Staging::queue_buffer(const CopyPlan& plan, const CopyItem* items,
+                             std::span<const CopyItem> pages, Direction direction, Buffer& buffer,
+                             cudaStream_t stream) {
+  const std::vector<PlaneMemory> staged = planes_in(buffer, plan, direction);
   const bool backup = direction == Direction::backup;
   const CopyPlan on_device{.geometry = plan.geometry,
                            .dst = backup ? &staged : plan.dst,
@@ -128,18 +129,21 @@ Status Staging::queue_part(const CopyPlan& plan, const CopyItem* items,
                        .max_blocks = max_blocks_},
                       stream);
   };
-  const cudaStream_t fills = backup ? stream : part.engine;
-  const cudaStream_t empties = backup ? part.engine : stream;
-  if (Status done = status_of(cudaStreamWaitEvent(fills, part.emptied), "wait for the ring"); !done)
-    return done;
-  if (Status done = backup ? run_kernel() : cross_bus(plan, pages, direction, staged, part.engine);
+  const cudaStream_t fills = backup ? stream : buffer.engine;
+  const cudaStream_t empties = backup ? buffer.engine : stream;
+  if (Status done = status_of(cudaStreamWaitEvent(fills, buffer.emptied), "wait for the ring");
       !done)
     return done;
-  if (Status done = order(fills, part.filled, empties); !done) return done;
-  if (Status done = backup ? cross_bus(plan, pages, direction, staged, part.engine) : run_kernel();
+  if (Status done =
+          backup ? run_kernel() : cross_bus(plan, pages, direction, staged, buffer.engine);
       !done)
     return done;
-  return status_of(cudaEventRecord(part.emptied, empties), "record an event");
+  if (Status done = order(fills, buffer.filled, empties); !done) return done;
+  if (Status done =
+          backup ? cross_bus(plan, pages, direction, staged, buffer.engine) : run_kernel();
+      !done)
+    return done;
+  return status_of(cudaEventRecord(buffer.emptied, empties), "record an event");
 }
 
 Status Staging::cross_bus(const CopyPlan& plan, std::span<const CopyItem> pages,
@@ -165,15 +169,15 @@ Status Staging::cross_bus(const CopyPlan& plan, std::span<const CopyItem> pages,
   return copy_pieces(pieces, backup ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, engine);
 }
 
-// The host's layout, page by page, in a part of the ring: planes one after the other.
-std::vector<PlaneMemory> Staging::planes_in(const Part& part, const CopyPlan& plan,
+// The host's layout, page by page, in a buffer of the ring: planes one after the other.
+std::vector<PlaneMemory> Staging::planes_in(const Buffer& buffer, const CopyPlan& plan,
                                             Direction direction) const {
   std::vector<PlaneMemory> out = host_side(plan, direction);
-  std::byte* base = part.memory;
+  std::byte* base = buffer.memory;
   for (std::size_t p = 0; p < out.size(); ++p) {
     const std::byte* first = out[p].layers[0];
     for (std::byte*& layer : out[p].layers) layer = base + (layer - first);
-    base += pages_per_part(plan) * plan.geometry->page_bytes(plan.geometry->planes[p]);
+    base += pages_per_buffer(plan) * plan.geometry->page_bytes(plan.geometry->planes[p]);
   }
   return out;
 }

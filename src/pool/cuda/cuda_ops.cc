@@ -98,18 +98,18 @@ class CudaOps final : public DeviceOps {
   }
 
  private:
-  // One side may be saved rows in host memory.
+  // One end may be saved rows in host memory.
   static Result<int> device_of_plan(const CopyPlan& plan) {
-    for (const auto* side : {plan.dst, plan.src}) {
+    for (const auto* end : {plan.dst, plan.src}) {
       cudaPointerAttributes attributes{};
       if (Status done =
-              status_of(cudaPointerGetAttributes(&attributes, side->front().layers.front()),
+              status_of(cudaPointerGetAttributes(&attributes, end->front().layers.front()),
                         "find a pool's device");
           !done)
         return done.error();
       if (attributes.type == cudaMemoryTypeDevice) return attributes.device;
     }
-    return Error{ErrorCode::invalid_argument, "copy: neither side is in a GPU's memory"};
+    return Error{ErrorCode::invalid_argument, "copy: neither end is in a GPU's memory"};
   }
 };
 

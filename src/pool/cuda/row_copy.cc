@@ -50,7 +50,7 @@ PlannedPlane plan_plane(const RowCopy& copy, std::size_t plane, LayerSpan layers
   CopyLoop by_layer{layers.count, layer_step(dst, layers), layer_step(src, layers)};
   CopyLoop by_token{plan.tokens, step(dst.token_stride), step(src.token_stride)};
   CopyLoop by_head{shape.heads, step(dst.head_stride), step(src.head_stride)};
-  // What is contiguous on both sides becomes part of the piece.
+  // What is contiguous at both ends becomes part of the piece.
   if (dst.head_stride == piece && src.head_stride == piece) {
     piece *= by_head.count;
     by_head.count = 1;
@@ -75,9 +75,9 @@ PlannedPlane plan_plane(const RowCopy& copy, std::size_t plane, LayerSpan layers
   args.page_shift = static_cast<std::uint32_t>(std::countr_zero(plan.geometry->page_size));
   // The widest word that divides every address and length.
   std::uint64_t bits = piece | 16;
-  for (const PlaneMemory* side : {&dst, &src}) {
-    bits |= reinterpret_cast<std::uintptr_t>(side->layers[layers.first]) | side->page_stride;
-    if (plan.tokens < plan.geometry->page_size) bits |= side->token_stride;
+  for (const PlaneMemory* end : {&dst, &src}) {
+    bits |= reinterpret_cast<std::uintptr_t>(end->layers[layers.first]) | end->page_stride;
+    if (plan.tokens < plan.geometry->page_size) bits |= end->token_stride;
   }
   for (const CopyLoop& loop : args.loops)
     if (loop.count > 1) bits |= static_cast<std::uint64_t>(loop.dst_step | loop.src_step);
@@ -146,8 +146,8 @@ Status queue_layers(const RowCopy& copy, LayerSpan layers, cudaStream_t stream) 
 
 Status queue_copy(const RowCopy& copy, cudaStream_t stream) {
   bool even = true;
-  for (const auto* side : {copy.plan->dst, copy.plan->src})
-    for (const PlaneMemory& memory : *side) even = even && even_layers(memory, copy.layers);
+  for (const auto* end : {copy.plan->dst, copy.plan->src})
+    for (const PlaneMemory& memory : *end) even = even && even_layers(memory, copy.layers);
   const std::size_t at_once = even ? copy.layers.count : 1;
   for (std::size_t l = 0; l < copy.layers.count; l += at_once)
     if (Status queued = queue_layers(copy, {copy.layers.first + l, at_once}, stream); !queued)

@@ -19,7 +19,7 @@
 
 namespace pando::cuda {
 
-/// Which side of a copy is host memory, if one is.
+/// Which end of a copy is host memory, if one is.
 enum class Bus { none, from_host, to_host };
 
 struct RowCopy {

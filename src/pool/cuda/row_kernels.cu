@@ -28,10 +28,10 @@ __device__ uint4 load_once(const uint4* from) {
 }
 
 template <typename Word>
-__device__ std::byte* address(const CopySide& side, std::uint64_t slot, std::uint32_t page_shift,
-                              std::int64_t offset, std::uint32_t word) {
+__device__ std::byte* address(const StridedPlane& plane, std::uint64_t slot,
+                              std::uint32_t page_shift, std::int64_t offset, std::uint32_t word) {
   const std::uint64_t in_page = slot & ((1u << page_shift) - 1);
-  return side.base + (slot >> page_shift) * side.page_stride + in_page * side.token_stride +
+  return plane.base + (slot >> page_shift) * plane.page_stride + in_page * plane.token_stride +
          offset + word * sizeof(Word);
 }
 

@@ -34,7 +34,7 @@ struct CopyLoop {
   std::int64_t src_step = 0;
 };
 
-struct CopySide {
+struct StridedPlane {
   std::byte* base = nullptr;
   std::uint64_t page_stride = 0;
   std::uint64_t token_stride = 0;
@@ -42,8 +42,8 @@ struct CopySide {
 
 /// One plane of a copy: num_words words, counted over items, three loops and words of a piece.
 struct CopyArgs {
-  CopySide dst;
-  CopySide src;
+  StridedPlane dst;
+  StridedPlane src;
   const CopyItem* items = nullptr;
   std::uint32_t num_words = 0;
   std::uint32_t page_shift = 0;
@@ -62,7 +62,7 @@ struct CopyBatch {
 struct LaunchShape {
   unsigned blocks = 1;
   unsigned threads = 1;
-  bool over_bus = false;  ///< one side is host memory: words are read and written once
+  bool over_bus = false;  ///< one end is host memory: words are read and written once
   std::size_t word_bytes = 1;
 };
 /// Words each thread has in flight. Four hide the latency of the bus with few blocks (8 blocks of

@@ -15,15 +15,15 @@ namespace {
 
 constexpr std::uint32_t kMaxTailBytes = 255;
 
-struct Parts {
+struct SplitKey {
   PackedKey key;
   bool has_head = false;
   std::string_view tail;
   std::uint32_t hash = 0;
 };
 
-Parts split(std::string_view key) {
-  Parts parts;
+SplitKey split(std::string_view key) {
+  SplitKey parts;
   const auto head = leading_hash(key);
   if (head) parts.key.head = *head;
   parts.has_head = head.has_value();
@@ -36,7 +36,7 @@ Parts split(std::string_view key) {
 }  // namespace
 
 std::optional<PackedKey> KeyTails::find(std::string_view key) {
-  Parts parts = split(key);
+  SplitKey parts = split(key);
   parts.key.tail = table_.find(parts.hash, [&](const Unit& unit) {
     const TailUnit& tail = unit.tail;
     return tail.kind == UnitKind::tail && tail.hash == parts.hash &&
@@ -52,7 +52,7 @@ PackedKey KeyTails::hold(std::string_view key) {
     mapping_.set(num_keys, num_keys + 1);
     return *found;
   }
-  Parts parts = split(key);
+  SplitKey parts = split(key);
   const UnitId text = write_text(parts.tail);
   parts.key.tail = table_.take(UnitKind::tail);
   TailUnit& tail = mapping_.unit(parts.key.tail).tail;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The format of one page's file: a header block with the key and the tag, then the bytes of the
 // page, padded with zeros to whole blocks so that all of it can go past the page cache. The padding
-// stays: cutting it off after a direct write waits for the write to settle, half a millisecond a
+// stays: cutting it off after a direct write waits for the write to end, half a millisecond a
 // page. docs/formats.md. Values only; whoever reads or writes files comes here first.
 #pragma once
 

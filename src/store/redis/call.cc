@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Call: the loop over the lanes, and where pages go.
+// Call: the loop over the pipelines, and where pages go.
 #include "store/redis/call.h"
 
 #include <poll.h>
@@ -38,26 +38,27 @@ void Call::run() {
 }
 
 bool Call::busy() const {
-  return !waiting_.empty() ||
-         std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return !lane->idle(); });
+  return !waiting_.empty() || std::any_of(pipelines_.begin(), pipelines_.end(),
+                                          [](const auto& pipeline) { return !pipeline->idle(); });
 }
 
-// Lanes may be added while answers are handled, always at the end; they are taken away only here.
+// Pipelines may be added while answers are handled, always at the end; they are taken away only
+// here.
 void Call::step() {
-  FailedLanes failed;
+  FailedPipelines failed;
   const auto check = [&](std::size_t i, const Status& status) {
-    if (!status) failed.emplace_back(std::move(lanes_[i]), status.error());
+    if (!status) failed.emplace_back(std::move(pipelines_[i]), status.error());
   };
-  for (std::size_t i = 0; i < lanes_.size(); ++i) check(i, lanes_[i]->write());
+  for (std::size_t i = 0; i < pipelines_.size(); ++i) check(i, pipelines_[i]->write());
   bury(std::exchange(failed, {}));
 
   std::vector<pollfd> polled;
-  for (const std::unique_ptr<Lane>& lane : lanes_)
-    polled.push_back({lane->connection().fd(), lane->wants(), 0});
+  for (const std::unique_ptr<Pipeline>& pipeline : pipelines_)
+    polled.push_back({pipeline->connection().fd(), pipeline->wants(), 0});
   poll(polled.data(), polled.size(), static_cast<int>(pause().count()));
   for (std::size_t i = 0; i < polled.size(); ++i) {
     const bool readable = (polled[i].revents & ~POLLOUT) != 0;
-    check(i, readable ? read(*lanes_[i]) : lanes_[i]->check_progress(options_.io_timeout));
+    check(i, readable ? read(*pipelines_[i]) : pipelines_[i]->check_progress(options_.io_timeout));
   }
   bury(std::move(failed));
 }
@@ -69,32 +70,32 @@ std::chrono::milliseconds Call::pause() const {
   return std::chrono::ceil<std::chrono::milliseconds>(std::max(until - now, Clock::duration(0)));
 }
 
-Status Call::read(Lane& lane) {
-  if (Status status = lane.read(); !status) return status;
+Status Call::read(Pipeline& pipeline) {
+  if (Status status = pipeline.read(); !status) return status;
   for (;;) {
-    Result<std::optional<Answer>> answer = lane.next();
+    Result<std::optional<Answer>> answer = pipeline.next();
     if (!answer) return answer.error();
     if (!*answer) return {};
-    lane.node().answered(lane.connection());
-    if (Status status = handle(lane, **answer); !status) return status;
+    pipeline.node().answered(pipeline.connection());
+    if (Status status = handle(pipeline, **answer); !status) return status;
   }
 }
 
 // What a dead connection took with it is sent once more, as everything here can be repeated; what
 // it had not taken yet costs nothing to send elsewhere. A server that hangs would hang again.
-void Call::bury(FailedLanes&& failed) {
-  std::erase(lanes_, nullptr);
-  for (auto& [lane, error] : failed) {
-    Node& node = lane->node();
+void Call::bury(FailedPipelines&& failed) {
+  std::erase(pipelines_, nullptr);
+  for (auto& [pipeline, error] : failed) {
+    Node& node = pipeline->node();
     const bool hangs = error.code == ErrorCode::timed_out;
-    if (lane->connection().answered() && !hangs) {
+    if (pipeline->connection().answered() && !hangs) {
       node.lost();
     } else {
       node.failed(error);
     }
-    const std::vector<Errand> sent = lane->take_sent();
-    const std::vector<Errand> queued = lane->take_queued();
-    lane.reset();
+    const std::vector<Errand> sent = pipeline->take_sent();
+    const std::vector<Errand> queued = pipeline->take_queued();
+    pipeline.reset();
     if (batch_.stopped()) continue;
     (void)servers_.refresh(patience_);
     for (const Errand& errand : sent) {
@@ -109,9 +110,9 @@ void Call::bury(FailedLanes&& failed) {
 }
 
 void Call::leave() {
-  for (std::unique_ptr<Lane>& lane : lanes_)
-    if (lane->reusable()) lane->node().give_back(lane->take_connection());
-  lanes_.clear();
+  for (std::unique_ptr<Pipeline>& pipeline : pipelines_)
+    if (pipeline->reusable()) pipeline->node().give_back(pipeline->take_connection());
+  pipelines_.clear();
   // The deadline came while a server said why it could not answer: that is what to report.
   if (!batch_.cancelled())
     for (const Waiting& waiting : waiting_) batch_.failed(waiting.page, waiting.why);
@@ -127,13 +128,13 @@ void Call::route(std::size_t page) {
 }
 
 void Call::send_to(Node& node, Errand errand) {
-  for (const std::unique_ptr<Lane>& lane : lanes_)
-    if (lane != nullptr && &lane->node() == &node) return lane->add(errand);
+  for (const std::unique_ptr<Pipeline>& pipeline : pipelines_)
+    if (pipeline != nullptr && &pipeline->node() == &node) return pipeline->add(errand);
   Result<std::unique_ptr<Connection>> connection = node.take();
   if (!connection) return unreachable(node, errand.page, connection.error());
-  lanes_.push_back(std::make_unique<Lane>(node, *std::move(connection), commands_, batch_,
-                                          options_.pipeline_bytes));
-  lanes_.back()->add(errand);
+  pipelines_.push_back(std::make_unique<Pipeline>(node, *std::move(connection), commands_, batch_,
+                                                  options_.pipeline_bytes));
+  pipelines_.back()->add(errand);
 }
 
 // Where a replica has taken over, the page goes there.

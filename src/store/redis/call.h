@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of the store: splits the pages of a batch among the servers, runs a lane to each from
-// the one thread that called, and reports every page once. What a server cannot answer is sent
+// One call of the store: splits the pages of a batch among the servers, runs a pipeline to each
+// from the one thread that called, and reports every page once. What a server cannot answer is sent
 // where it says (MOVED, ASK), asked again after a while (CLUSTERDOWN, LOADING …), sent once more on
 // a new connection (the old one was dead), or has failed.
 //
-// Invariant: a page is in exactly one place: reported, an errand of one lane, or waiting. When
-// run() returns, no lane is left, and connections with a reply outstanding are closed. Belongs to
-// one thread.
+// Invariant: a page is in exactly one place: reported, an errand of one pipeline, or waiting. When
+// run() returns, no pipeline is left, and connections with a reply outstanding are closed. Belongs
+// to one thread.
 #pragma once
 
 #include <chrono>
@@ -20,8 +20,8 @@
 #include "base/random.h"
 #include "pando/store.h"
 #include "pando/store_backends.h"
-#include "store/redis/lane.h"
 #include "store/redis/page_commands.h"
+#include "store/redis/pipeline.h"
 #include "store/redis/server_error.h"
 #include "store/redis/servers.h"
 
@@ -48,14 +48,14 @@ class Call {
     Clock::time_point until;
     std::string why;
   };
-  using FailedLanes = std::vector<std::pair<std::unique_ptr<Lane>, Error>>;
+  using FailedPipelines = std::vector<std::pair<std::unique_ptr<Pipeline>, Error>>;
 
   // The loop.
   bool busy() const;
   void step();
   std::chrono::milliseconds pause() const;
-  Status read(Lane& lane);
-  void bury(FailedLanes&& failed);
+  Status read(Pipeline& pipeline);
+  void bury(FailedPipelines&& failed);
   void leave();
 
   // Where pages go.
@@ -65,11 +65,11 @@ class Call {
   void wait(std::size_t page, std::string why);
   void wake();
 
-  // What comes back (call_answers.cc). An error ends the lane.
-  Status handle(Lane& lane, const Answer& answer);
+  // What comes back (call_answers.cc). An error ends the pipeline.
+  Status handle(Pipeline& pipeline, const Answer& answer);
   void handle_error(Node& from, const Answer& answer);
   void redirect(const ServerError& error, const Answer& answer);
-  void arrive(Lane& lane, const Answer& answer);
+  void arrive(Pipeline& pipeline, const Answer& answer);
   std::string said_by(Node& node, const Answer& answer) const;
 
   const RedisStoreOptions& options_;
@@ -79,7 +79,7 @@ class Call {
   const Patience patience_;
 
   std::vector<Progress> progress_;  // by page
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<Pipeline>> pipelines_;
   std::vector<Waiting> waiting_;
   std::size_t num_damaged_ = 0;
   Random random_;

@@ -31,15 +31,15 @@ std::string Call::said_by(Node& node, const Answer& answer) const {
   return fmt::format("{}: {}", node.name(), answer.text);
 }
 
-Status Call::handle(Lane& lane, const Answer& answer) {
+Status Call::handle(Pipeline& pipeline, const Answer& answer) {
   const std::size_t page = answer.errand.page;
   if (answer.kind == Answer::Kind::error) {
-    handle_error(lane.node(), answer);
+    handle_error(pipeline.node(), answer);
     return {};
   }
   if (!is_expected(batch_.kind(), answer.kind)) {
     Error error = make_error(ErrorCode::io_error, "{}: answers a page with a reply of another kind",
-                             lane.node().name());
+                             pipeline.node().name());
     batch_.failed(page, error.message);
     return error;
   }
@@ -47,7 +47,7 @@ Status Call::handle(Lane& lane, const Answer& answer) {
     if (answer.kind == Answer::Kind::nil) {
       batch_.missing(page);
     } else {
-      arrive(lane, answer);
+      arrive(pipeline, answer);
     }
   } else if (batch_.kind() == Kind::exists && answer.value == 0) {
     batch_.missing(page);
@@ -58,14 +58,14 @@ Status Call::handle(Lane& lane, const Answer& answer) {
 }
 
 // Another client may have put it right since it was read here; removing it then costs a miss.
-void Call::arrive(Lane& lane, const Answer& answer) {
+void Call::arrive(Pipeline& pipeline, const Answer& answer) {
   const std::size_t page = answer.errand.page;
   const std::optional<PageTag> tag =
       answer.kind == Answer::Kind::value ? decode_prefix(answer.prefix) : std::nullopt;
   if (tag && batch_.arrived(page, *tag)) return;
   if (!tag) batch_.damaged(page);
   ++num_damaged_;
-  lane.add({.page = page, .asking = answer.errand.asking, .discard = true});
+  pipeline.add({.page = page, .asking = answer.errand.asking, .discard = true});
 }
 
 void Call::handle_error(Node& from, const Answer& answer) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lane: one errand after the other becomes a command as the window and the socket take them, so
+// Pipeline: one errand after the other becomes a command as the window and the socket take them, so
 // that the next page is hashed while the one before is on its way.
-#include "store/redis/lane.h"
+#include "store/redis/pipeline.h"
 
 #include <poll.h>
 
@@ -20,8 +20,8 @@ constexpr std::size_t kSmallBytes = 256;
 
 }  // namespace
 
-Lane::Lane(Node& node, std::unique_ptr<Connection> connection, const PageCommands& commands,
-           StoreBatch& batch, std::size_t pipeline_bytes)
+Pipeline::Pipeline(Node& node, std::unique_ptr<Connection> connection, const PageCommands& commands,
+                   StoreBatch& batch, std::size_t pipeline_bytes)
     : node_(node),
       connection_(std::move(connection)),
       commands_(commands),
@@ -31,18 +31,18 @@ Lane::Lane(Node& node, std::unique_ptr<Connection> connection, const PageCommand
 
 // ---- Writing.
 
-std::size_t Lane::weight(const Errand& errand) const {
+std::size_t Pipeline::weight(const Errand& errand) const {
   const bool moves_bytes = !errand.discard && (batch_.kind() == StoreBatch::Kind::get ||
                                                batch_.kind() == StoreBatch::Kind::put);
   return moves_bytes ? std::max(kSmallBytes, batch_.page(errand.page).size_bytes()) : kSmallBytes;
 }
 
-bool Lane::has_room() const {
+bool Pipeline::has_room() const {
   return !queue_.empty() &&
          (sent_.empty() || sent_bytes_ + weight(queue_.front()) <= pipeline_bytes_);
 }
 
-void Lane::send_next() {
+void Pipeline::send_next() {
   const Errand errand = queue_.front();
   queue_.pop_front();
   const StorePage& page = batch_.page(errand.page);
@@ -66,7 +66,7 @@ void Lane::send_next() {
   }
 }
 
-Status Lane::write() {
+Status Pipeline::write() {
   if (!connection_->ready()) {
     if (Status step = connection_->step(); !step) return step;
     if (!connection_->ready()) return {};
@@ -83,18 +83,18 @@ Status Lane::write() {
   }
 }
 
-short Lane::wants() const {
+short Pipeline::wants() const {
   if (!connection_->ready()) return connection_->wants();
   return static_cast<short>((out_.empty() ? 0 : POLLOUT) | (sent_.empty() ? 0 : POLLIN));
 }
 
 // ---- Reading.
 
-Error Lane::nonsense(std::string_view what) const {
+Error Pipeline::nonsense(std::string_view what) const {
   return make_error(ErrorCode::io_error, "{}: {}", node_.name(), what);
 }
 
-Status Lane::read() {
+Status Pipeline::read() {
   if (!connection_->ready()) return {};
   Result<std::size_t> size = connection_->receive(reader_.room());
   if (!size) return size.error();
@@ -105,7 +105,7 @@ Status Lane::read() {
   return {};
 }
 
-void Lane::begin_body(const Sent& sent, std::uint64_t size_bytes) {
+void Pipeline::begin_body(const Sent& sent, std::uint64_t size_bytes) {
   const StorePage& page = batch_.page(sent.errand.page);
   const bool wanted =
       batch_.kind() == StoreBatch::Kind::get && sent.role == Role::page && !sent.errand.discard;
@@ -116,7 +116,7 @@ void Lane::begin_body(const Sent& sent, std::uint64_t size_bytes) {
   reader_.fill(body_);
 }
 
-Result<std::optional<Answer>> Lane::next() {
+Result<std::optional<Answer>> Pipeline::next() {
   for (;;) {
     Result<std::optional<Reply>> reply = reader_.next();
     if (!reply) return nonsense(reply.error().message);
@@ -156,7 +156,7 @@ Result<std::optional<Answer>> Lane::next() {
   }
 }
 
-Status Lane::check_progress(std::chrono::milliseconds timeout) const {
+Status Pipeline::check_progress(std::chrono::milliseconds timeout) const {
   if (!connection_->ready() || idle()) return {};
   if (Clock::now() - last_progress_ < timeout) return {};
   return connection_->no_progress(timeout);
@@ -164,22 +164,22 @@ Status Lane::check_progress(std::chrono::milliseconds timeout) const {
 
 // ---- The end.
 
-std::vector<Errand> Lane::take_sent() {
+std::vector<Errand> Pipeline::take_sent() {
   std::vector<Errand> errands;
   for (const Sent& sent : std::exchange(sent_, {}))
     if (sent.role == Role::page && !sent.errand.discard) errands.push_back(sent.errand);
   return errands;
 }
 
-std::vector<Errand> Lane::take_queued() {
+std::vector<Errand> Pipeline::take_queued() {
   std::vector<Errand> errands;
   for (const Errand& errand : std::exchange(queue_, {}))
     if (!errand.discard) errands.push_back(errand);
   return errands;
 }
 
-std::unique_ptr<Connection> Lane::take_connection() {
-  PANDO_CHECK(reusable(), "the connection of a busy lane to {} is taken", node_.name());
+std::unique_ptr<Connection> Pipeline::take_connection() {
+  PANDO_CHECK(reusable(), "the connection of a busy pipeline to {} is taken", node_.name());
   return std::move(connection_);
 }
 

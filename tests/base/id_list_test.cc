@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The free queue: its orders, and what it says when it is misused.
-#include "blocks/free_queue.h"
+// IdList: its orders, and what it says when it is misused.
+#include "base/id_list.h"
 
 #include <gtest/gtest.h>
 
 #include <list>
 
 #include "base/random.h"
+#include "pando/types.h"
 
 namespace pando::testing {
 namespace {
+
+using Queue = IdList<PageId>;
 
 std::vector<PageId> ids(std::initializer_list<std::uint32_t> numbers) {
   std::vector<PageId> out;
@@ -17,14 +20,14 @@ std::vector<PageId> ids(std::initializer_list<std::uint32_t> numbers) {
   return out;
 }
 
-TEST(FreeQueue, StartsInOrderOfIdWithoutTheNullBlock) {
-  const FreeQueue queue(5, FreeQueue::Start::all);
+TEST(IdList, StartsInOrderWithoutIdZero) {
+  const Queue queue(5, Queue::Start::all);
   EXPECT_EQ(queue.list(), ids({1, 2, 3, 4}));
-  EXPECT_FALSE(FreeQueue(5, FreeQueue::Start::none).has(PageId{1}));
+  EXPECT_FALSE(Queue(5, Queue::Start::none).has(PageId{1}));
 }
 
-TEST(FreeQueue, EveryOperationKeepsTheOrderOfTheRest) {
-  FreeQueue queue(9, FreeQueue::Start::all);
+TEST(IdList, EveryOperationKeepsTheOrderOfTheRest) {
+  Queue queue(9, Queue::Start::all);
   EXPECT_EQ(queue.pop_front(), PageId{1});
   std::vector<PageId> taken(2);
   queue.pop_front(taken);
@@ -44,8 +47,8 @@ TEST(FreeQueue, EveryOperationKeepsTheOrderOfTheRest) {
   EXPECT_TRUE(queue.check().ok());
 }
 
-TEST(FreeQueue, EmptiesAndFillsAgain) {
-  FreeQueue queue(4, FreeQueue::Start::all);
+TEST(IdList, EmptiesAndFillsAgain) {
+  Queue queue(4, Queue::Start::all);
   std::vector<PageId> all(3);
   queue.pop_front(all);
   EXPECT_EQ(queue.size(), 0U);
@@ -57,12 +60,12 @@ TEST(FreeQueue, EmptiesAndFillsAgain) {
   EXPECT_TRUE(queue.check().ok());
 }
 
-TEST(FreeQueue, AgreesWithAListOverRandomOperations) {
+TEST(IdList, AgreesWithAListOverRandomOperations) {
   constexpr std::uint32_t kBlocks = 40;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    FreeQueue queue(kBlocks, FreeQueue::Start::all);
+    Queue queue(kBlocks, Queue::Start::all);
     std::list<PageId> list;
     for (std::uint32_t i = 1; i < kBlocks; ++i) list.push_back(PageId{i});
     std::vector<PageId> out;  // not queued
@@ -98,18 +101,18 @@ TEST(FreeQueue, AgreesWithAListOverRandomOperations) {
   }
 }
 
-TEST(FreeQueueDeathTest, MisuseNamesTheBlock) {
-  FreeQueue queue(4, FreeQueue::Start::all);
-  EXPECT_DEATH(queue.append(PageId{2}), "block 2 is in the free queue already");
-  EXPECT_DEATH(queue.append(PageId{0}), "block 0 of a free queue over \\[1, 4\\)");
-  EXPECT_DEATH(queue.append(PageId{9}), "block 9 of a free queue over");
+TEST(IdListDeathTest, MisuseNamesTheId) {
+  Queue queue(4, Queue::Start::all);
+  EXPECT_DEATH(queue.append(PageId{2}), "id 2 is in the list already");
+  EXPECT_DEATH(queue.append(PageId{0}), "id 0 of a list over \\[1, 4\\)");
+  EXPECT_DEATH(queue.append(PageId{9}), "id 9 of a list over");
   queue.remove(PageId{2});
-  EXPECT_DEATH(queue.remove(PageId{2}), "block 2 is not in the free queue");
+  EXPECT_DEATH(queue.remove(PageId{2}), "id 2 is not in the list");
   std::vector<PageId> more(3);
-  EXPECT_DEATH(queue.pop_front(more), "3 blocks wanted of a free queue of 2");
+  EXPECT_DEATH(queue.pop_front(more), "3 ids wanted of a list of 2");
   std::vector<PageId> rest(2);
   queue.pop_front(rest);
-  EXPECT_DEATH(queue.pop_front(), "the free queue is empty");
+  EXPECT_DEATH(queue.pop_front(), "the list is empty");
 }
 
 }  // namespace

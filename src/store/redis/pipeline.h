@@ -5,7 +5,7 @@
 // belong or of trying again: see call.h.
 //
 // Invariant: replies come in the order of `sent_`; of pages under way there are at most
-// pipeline_bytes, or one. A page's pieces are touched only while it is in the lane.
+// pipeline_bytes, or one. A page's pieces are touched only while it is in the pipeline.
 // Belongs to the thread of its call.
 #pragma once
 
@@ -51,10 +51,10 @@ struct Answer {
   Prefix prefix = {};
 };
 
-class Lane {
+class Pipeline {
  public:
-  Lane(Node& node, std::unique_ptr<Connection> connection, const PageCommands& commands,
-       StoreBatch& batch, std::size_t pipeline_bytes);
+  Pipeline(Node& node, std::unique_ptr<Connection> connection, const PageCommands& commands,
+           StoreBatch& batch, std::size_t pipeline_bytes);
 
   Node& node() { return node_; }
   Connection& connection() { return *connection_; }
@@ -71,7 +71,7 @@ class Lane {
   /// An error once nothing has moved for so long although something should.
   Status check_progress(std::chrono::milliseconds timeout) const;
 
-  /// Of a lane that has failed: what it still had to do. Sent or not, first sent first.
+  /// Of a pipeline that has failed: what it still had to do. Sent or not, first sent first.
   std::vector<Errand> take_sent();
   std::vector<Errand> take_queued();
   /// The connection can serve another call: every reply has been read, and nothing else came.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lists behind SlotPlaces; see the header.
-#include "cache/slot_places.h"
+// The lists behind SlotEnds; see the header.
+#include "cache/slot_ends.h"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 
 namespace pando {
 
-void SlotPlaces::add(Slot slot, NodeIndex node, SlotKind kind) {
+void SlotEnds::add(Slot slot, NodeIndex node, SlotKind kind) {
   PANDO_CHECK(!is_known(slot), "slot {} ends in node {} already", slot, end_of(slot));
   reach(node);
   const bool was_empty = lists(node, kind).empty();
@@ -19,7 +19,7 @@ void SlotPlaces::add(Slot slot, NodeIndex node, SlotKind kind) {
   if (was_empty) link(node, kind);
 }
 
-void SlotPlaces::remove(Slot slot) {
+void SlotEnds::remove(Slot slot) {
   PANDO_CHECK(is_known(slot), "slot {} ends nowhere", slot);
   const Entry entry = slots_[slot];
   Lists& own = lists(entry.node, entry.kind);
@@ -30,7 +30,7 @@ void SlotPlaces::remove(Slot slot) {
 }
 
 // The child is the first of its kind below its parent, or one more.
-void SlotPlaces::link(NodeIndex child, SlotKind kind) {
+void SlotEnds::link(NodeIndex child, SlotKind kind) {
   while (!index_.node(child).is_root()) {
     const NodeIndex parent = index_.node(child).parent;
     reach(parent);
@@ -45,7 +45,7 @@ void SlotPlaces::link(NodeIndex child, SlotKind kind) {
   }
 }
 
-void SlotPlaces::unlink(NodeIndex child, SlotKind kind) {
+void SlotEnds::unlink(NodeIndex child, SlotKind kind) {
   while (!index_.node(child).is_root()) {
     const NodeIndex parent = index_.node(child).parent;
     Lists& own = lists(child, kind);
@@ -58,7 +58,7 @@ void SlotPlaces::unlink(NodeIndex child, SlotKind kind) {
   }
 }
 
-void SlotPlaces::replace(NodeIndex parent, NodeIndex old, NodeIndex fresh, SlotKind kind) {
+void SlotEnds::replace(NodeIndex parent, NodeIndex old, NodeIndex fresh, SlotKind kind) {
   Lists& from = lists(old, kind);
   Lists& to = lists(fresh, kind);
   to.next = from.next;
@@ -69,32 +69,32 @@ void SlotPlaces::replace(NodeIndex parent, NodeIndex old, NodeIndex fresh, SlotK
   from.next = from.previous = kNoNode;
 }
 
-bool SlotPlaces::has(NodeIndex node, SlotKind kind) const { return !lists(node, kind).empty(); }
+bool SlotEnds::has(NodeIndex node, SlotKind kind) const { return !lists(node, kind).empty(); }
 
-bool SlotPlaces::has(NodeIndex node) const {
+bool SlotEnds::has(NodeIndex node) const {
   return std::any_of(kSlotKinds.begin(), kSlotKinds.end(),
                      [&](SlotKind kind) { return has(node, kind); });
 }
 
-bool SlotPlaces::is_end(NodeIndex node) const {
+bool SlotEnds::is_end(NodeIndex node) const {
   return std::any_of(kSlotKinds.begin(), kSlotKinds.end(),
                      [&](SlotKind kind) { return lists(node, kind).first_slot != 0; });
 }
 
-SlotPlaces::Slot SlotPlaces::pick(NodeIndex node, SlotKind kind) const {
+SlotEnds::Slot SlotEnds::pick(NodeIndex node, SlotKind kind) const {
   PANDO_CHECK(has(node, kind), "no such slot ends at or below node {}", node);
   while (lists(node, kind).first_slot == 0) node = lists(node, kind).first_child;
   return lists(node, kind).first_slot - 1;
 }
 
-SlotPlaces::Slot SlotPlaces::pick_end(NodeIndex node) const {
+SlotEnds::Slot SlotEnds::pick_end(NodeIndex node) const {
   for (const SlotKind kind : kSlotKinds) {
     if (lists(node, kind).first_slot != 0) return lists(node, kind).first_slot - 1;
   }
   PANDO_CHECK(false, "no slot ends in node {}", node);
 }
 
-void SlotPlaces::split(NodeIndex upper, NodeIndex lower) {
+void SlotEnds::split(NodeIndex upper, NodeIndex lower) {
   reach(std::max(upper, lower));
   for (const SlotKind kind : kSlotKinds) {
     if (!has(lower, kind)) continue;
@@ -103,7 +103,7 @@ void SlotPlaces::split(NodeIndex upper, NodeIndex lower) {
   }
 }
 
-void SlotPlaces::join(NodeIndex upper, NodeIndex lower) {
+void SlotEnds::join(NodeIndex upper, NodeIndex lower) {
   for (const SlotKind kind : kSlotKinds) {
     if (!has(upper, kind)) continue;
     replace(index_.node(lower).parent, upper, lower, kind);
@@ -113,14 +113,14 @@ void SlotPlaces::join(NodeIndex upper, NodeIndex lower) {
 
 // ---- Proving -----------------------------------------------------------------------------------
 
-Status SlotPlaces::check() const {
+Status SlotEnds::check() const {
   // What must be there, from the slots alone.
   std::array<std::vector<char>, kSlotKinds.size()> reached;
-  for (auto& nodes : reached) nodes.resize(sides_.size());
+  for (auto& nodes : reached) nodes.resize(nodes_.size());
   for (Slot slot = 0; slot < slots_.size(); ++slot) {
     if (!is_known(slot)) continue;
     const NodeIndex end = end_of(slot);
-    if (end >= sides_.size() || !index_.node(end).live || index_.node(end).is_root())
+    if (end >= nodes_.size() || !index_.node(end).live || index_.node(end).is_root())
       return make_error(ErrorCode::corrupt, "slot {} ends in node {}, which is none", slot, end);
     auto& nodes = reached[static_cast<std::size_t>(kind(slot))];
     for (NodeIndex i = end; i != kNoNode && !nodes[i]; i = index_.node(i).parent) nodes[i] = 1;
@@ -128,7 +128,7 @@ Status SlotPlaces::check() const {
   std::size_t listed_slots = 0;
   std::size_t listed_children = 0;
   std::size_t children = 0;
-  for (NodeIndex node = 1; node < sides_.size(); ++node) {
+  for (NodeIndex node = 1; node < nodes_.size(); ++node) {
     for (const SlotKind kind : kSlotKinds) {
       const auto& nodes = reached[static_cast<std::size_t>(kind)];
       if (has(node, kind) != (nodes[node] != 0))

@@ -23,12 +23,12 @@ namespace pando {
 enum class SlotKind : std::uint8_t { loose, held, taken };
 inline constexpr std::array kSlotKinds{SlotKind::loose, SlotKind::held, SlotKind::taken};
 
-class SlotPlaces {
+class SlotEnds {
  public:
   using Slot = std::uint32_t;
 
   /// The index must outlive this.
-  SlotPlaces(const RadixIndex& index, std::size_t num_slots) : index_(index), slots_(num_slots) {}
+  SlotEnds(const RadixIndex& index, std::size_t num_slots) : index_(index), slots_(num_slots) {}
 
   bool is_known(Slot slot) const { return slots_[slot].node != kNoNode; }
   /// Where its sequence ends; kNoNode if it is not known.
@@ -56,7 +56,7 @@ class SlotPlaces {
   void join(NodeIndex upper, NodeIndex lower);
 
   std::size_t memory_bytes() const {
-    return sides_.capacity() * sizeof(Side) + slots_.capacity() * sizeof(Entry);
+    return nodes_.capacity() * sizeof(ByKind) + slots_.capacity() * sizeof(Entry);
   }
   /// Proves the invariant above; O(nodes + slots * depth).
   Status check() const;
@@ -70,7 +70,7 @@ class SlotPlaces {
     NodeIndex previous = kNoNode;
     bool empty() const { return first_slot == 0 && first_child == kNoNode; }
   };
-  struct Side {
+  struct ByKind {
     std::array<Lists, kSlotKinds.size()> lists;
   };
   struct Entry {
@@ -82,20 +82,20 @@ class SlotPlaces {
 
   const Lists& lists(NodeIndex node, SlotKind kind) const {
     static constexpr Lists kEmpty = {};
-    return node < sides_.size() ? sides_[node].lists[static_cast<std::size_t>(kind)] : kEmpty;
+    return node < nodes_.size() ? nodes_[node].lists[static_cast<std::size_t>(kind)] : kEmpty;
   }
   Lists& lists(NodeIndex node, SlotKind kind) {
-    return sides_[node].lists[static_cast<std::size_t>(kind)];
+    return nodes_[node].lists[static_cast<std::size_t>(kind)];
   }
   void reach(NodeIndex node) {
-    if (node >= sides_.size()) sides_.resize(std::size_t{node} + 1);
+    if (node >= nodes_.size()) nodes_.resize(std::size_t{node} + 1);
   }
   void link(NodeIndex child, SlotKind kind);
   void unlink(NodeIndex child, SlotKind kind);
   void replace(NodeIndex parent, NodeIndex old, NodeIndex fresh, SlotKind kind);
 
   const RadixIndex& index_;
-  std::vector<Side> sides_;  // by node; of one that is not live, all empty
+  std::vector<ByKind> nodes_;  // by node; of one that is not live, all empty
   std::vector<Entry> slots_;
 };
 
