@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "limit.h"
-#include "pando/allocator.h"
+#include "pando/allocators.h"
 
 namespace pando {
 namespace {

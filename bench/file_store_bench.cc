@@ -28,7 +28,7 @@
 #include "base/random.h"
 #include "fio.h"
 #include "limit.h"
-#include "pando/arena.h"
+#include "pando/pools.h"
 #include "pando/store_backends.h"
 #include "plain_files.h"
 

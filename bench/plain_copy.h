@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "pando/arena.h"
+#include "pando/pools.h"
 
 namespace pando::bench {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "pando/allocator.h"
+#include "pando/allocators.h"
 #include "pando/copier.h"
 
 int main() {

@@ -13,6 +13,7 @@
 // A cache belongs to one thread. Bad input is refused and changes nothing.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,7 +23,6 @@
 #include <string_view>
 #include <vector>
 
-#include "pando/block_hash.h"
 #include "pando/block_pool.h"
 #include "pando/events.h"
 #include "pando/result.h"

@@ -24,16 +24,12 @@
 #include <string>
 #include <vector>
 
-#include "pando/allocator.h"
-#include "pando/events.h"
+#include "pando/allocators.h"
 #include "pando/policy.h"
-#include "pando/ranks.h"
 #include "pando/result.h"
 #include "pando/retention.h"
-#include "pando/state_allocator.h"
 #include "pando/tiers.h"
 #include "pando/types.h"
-#include "pando/window_allocator.h"
 
 namespace pando {
 
@@ -41,7 +37,9 @@ class CacheObserver;
 class Inspector;
 class Paths;
 class PrefixCache;
+class Ranks;
 struct EngineSlots;
+struct KvEvent;
 struct PrefixCacheImpl;
 
 /// Which snapshots of recurrent state stay when a path grows beyond them.

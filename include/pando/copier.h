@@ -12,8 +12,7 @@
 #include <span>
 #include <string_view>
 
-#include "pando/host_pool.h"
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 #include "pando/result.h"
 #include "pando/types.h"
 

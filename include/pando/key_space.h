@@ -11,8 +11,7 @@
 #include <string_view>
 
 #include "pando/events.h"
-#include "pando/geometry.h"
-#include "pando/host_pool.h"
+#include "pando/pools.h"
 #include "pando/result.h"
 #include "pando/types.h"
 

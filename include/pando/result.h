@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Errors as values. `Result<T>` holds a T or an Error that says what happened, where, and what was
 // expected. Expected outcomes (full, bad input, stale handle) come back this way; broken contracts
-// (a double free) stop at a check instead, see diagnostics.h.
+// (a double free) stop at a check instead, see result.h.
 #pragma once
 
 #include <optional>
@@ -99,5 +99,18 @@ class [[nodiscard]] Result<void> {
 };
 
 using Status = Result<void>;
+
+// ---- Diagnostics
+// --------------------------------------------------------------------------------- What happens
+// when a contract is broken: a slot freed twice, a lease outliving its cache. Such a check is
+// always on. It builds one message and hands it to the handler below.
+
+/// Called with the message of a failed check. May throw (tests and bindings do); if it returns, the
+/// process aborts, because the state behind the check can no longer be trusted.
+using CheckHandler = void (*)(std::string_view message);
+
+/// Installs a handler for all threads and returns the one before. nullptr restores the default,
+/// which writes the message to standard error.
+CheckHandler set_check_handler(CheckHandler handler);
 
 }  // namespace pando

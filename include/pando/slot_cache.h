@@ -15,10 +15,10 @@
 #include <optional>
 #include <string>
 
+#include "pando/allocators.h"
 #include "pando/copier.h"
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 #include "pando/result.h"
-#include "pando/slot_allocator.h"
 #include "pando/types.h"
 
 namespace pando {

@@ -17,9 +17,8 @@
 #include <string_view>
 
 #include "pando/copier.h"
-#include "pando/host_pool.h"
 #include "pando/key_space.h"
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 #include "pando/result.h"
 #include "pando/store.h"
 

@@ -8,7 +8,7 @@
 
 #include "arrays.h"
 #include "docs.h"
-#include "pando/request_table.h"
+#include "pando/allocators.h"
 
 namespace pando::python {
 

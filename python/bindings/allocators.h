@@ -2,10 +2,7 @@
 // The allocators as Python holds them, for the caches that are built on them.
 #pragma once
 
-#include "pando/allocator.h"
-#include "pando/slot_allocator.h"
-#include "pando/state_allocator.h"
-#include "pando/window_allocator.h"
+#include "pando/allocators.h"
 #include "threads.h"
 
 namespace pando::python {

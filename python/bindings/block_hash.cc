@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // BlockHasher: names of blocks by what is in them.
-#include "pando/block_hash.h"
+#include "pando/block_pool.h"
 
 #include <fmt/format.h>
 #include <nanobind/stl/optional.h>

@@ -15,8 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "pando/arena.h"
-#include "pando/geometry.h"
+#include "pando/pools.h"
 
 namespace pando::python {
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "doc_names.h"
-#include "pando/diagnostics.h"
+#include "pando/result.h"
 
 namespace pando::python {
 

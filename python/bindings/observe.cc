@@ -17,7 +17,7 @@
 #include "errors.h"
 #include "events.h"
 #include "interpreter.h"
-#include "pando/trace_recorder.h"
+#include "pando/observer.h"
 #include "structs.h"
 
 namespace pando::python {

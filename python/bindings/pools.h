@@ -11,11 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "pando/arena.h"
 #include "pando/copier.h"
-#include "pando/host_pool.h"
-#include "pando/kv_pool.h"
-#include "pando/window_pool.h"
+#include "pando/pools.h"
 #include "threads.h"
 
 namespace pando::python {

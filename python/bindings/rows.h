@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "buffers.h"
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 
 namespace pando::python {
 

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 
 namespace pando::python {
 

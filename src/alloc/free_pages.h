@@ -17,7 +17,7 @@
 
 #include "base/bitmask.h"
 #include "base/check.h"
-#include "pando/allocator.h"
+#include "pando/allocators.h"
 
 namespace pando {
 

@@ -17,7 +17,7 @@
 #include "alloc/page_layout.h"
 #include "alloc/page_taker.h"
 #include "base/check.h"
-#include "pando/allocator.h"
+#include "pando/allocators.h"
 
 namespace pando {
 namespace {

@@ -11,7 +11,7 @@
 #include "alloc/page_layout.h"
 #include "alloc/window_pairs.h"
 #include "base/check.h"
-#include "pando/allocator.h"
+#include "pando/allocators.h"
 
 namespace pando {
 

@@ -2,14 +2,13 @@
 // RequestTable: rows of slots in one zeroed block, handed out by a SlotAllocator. The block comes
 // from calloc, so the system commits a row's memory when it is first written. Rows keep their
 // address for the life of the table. Belongs to one thread.
-#include "pando/request_table.h"
+#include "pando/allocators.h"
 
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 
 #include "base/check.h"
-#include "pando/slot_allocator.h"
 
 namespace pando {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SlotAllocator: a mask of the free slots and a version per slot. RequestTable takes its rows from
 // one, SlotCache its sequences. A version rises exactly when the slot is handed out anew.
-#include "pando/slot_allocator.h"
+#include "pando/allocators.h"
 
 #include <vector>
 

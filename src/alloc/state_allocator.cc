@@ -2,13 +2,12 @@
 // StateAllocator: a SlotAllocator whose slots carry the id of their pool. Ids count up from 1
 // through the whole process and are never used twice, so that a slot of a pool that has gone is
 // refused as well.
-#include "pando/state_allocator.h"
+#include "pando/allocators.h"
 
 #include <atomic>
 #include <utility>
 
 #include "base/check.h"
-#include "pando/slot_allocator.h"
 
 namespace pando {
 namespace {

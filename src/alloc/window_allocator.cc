@@ -7,7 +7,7 @@
 //
 // Invariant: a window page that is handed out is in one pair, or in `frees` until the open group
 // ends. The full side's own group is open as long, but empty: it refuses what a group refuses.
-#include "pando/window_allocator.h"
+#include "pando/allocators.h"
 
 #include <optional>
 #include <string_view>

@@ -17,7 +17,7 @@
 #include "alloc/page_journal.h"
 #include "alloc/page_layout.h"
 #include "base/check.h"
-#include "pando/allocator.h"
+#include "pando/allocators.h"
 #include "pando/types.h"
 
 namespace pando {

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "pando/diagnostics.h"
 #include "pando/result.h"
 
 namespace pando {

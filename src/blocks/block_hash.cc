@@ -2,7 +2,7 @@
 // The functions that name blocks. Each writes one message per block (parent, tokens, extra keys)
 // and hashes it.
 #define XXH_INLINE_ALL
-#include "pando/block_hash.h"
+#include "pando/block_pool.h"
 
 #include <xxhash.h>
 

@@ -6,7 +6,7 @@
 #include "base/sha256.h"
 #include "base/words.h"
 #include "blocks/cbor.h"
-#include "pando/block_hash.h"
+#include "pando/block_pool.h"
 
 namespace pando {
 namespace {

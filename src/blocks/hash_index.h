@@ -18,7 +18,6 @@
 
 #include "base/memory.h"
 #include "blocks/token_slab.h"
-#include "pando/block_hash.h"
 #include "pando/block_pool.h"
 #include "pando/result.h"
 #include "pando/types.h"

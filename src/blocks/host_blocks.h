@@ -22,7 +22,7 @@
 #include "blocks/hazard_blocks.h"
 #include "blocks/hazard_pages.h"
 #include "pando/block_cache.h"
-#include "pando/host_pool.h"
+#include "pando/pools.h"
 
 namespace pando {
 

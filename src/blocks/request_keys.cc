@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/page_hash.h"
-#include "pando/block_hash.h"
+#include "pando/block_pool.h"
 
 namespace pando {
 namespace {

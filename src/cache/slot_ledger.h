@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "pando/allocator.h"
+#include "pando/allocators.h"
 #include "pando/paths.h"
 #include "pando/result.h"
 #include "pando/types.h"

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "pando/allocators.h"
 #include "pando/result.h"
-#include "pando/state_allocator.h"
 #include "pando/types.h"
 
 namespace pando {

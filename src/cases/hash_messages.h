@@ -17,7 +17,7 @@
 
 #include "blocks/cbor.h"
 #include "cases/measure.h"
-#include "pando/block_cache.h"
+#include "pando/block_pool.h"
 
 namespace pando::bench {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "pando/host_page.h"
+#include "pando/pools.h"
 #include "pando/types.h"
 
 namespace pando {

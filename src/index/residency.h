@@ -23,7 +23,7 @@
 #include "index/released.h"
 #include "index/shelves.h"
 #include "index/tree.h"
-#include "pando/host_page.h"
+#include "pando/pools.h"
 #include "pando/result.h"
 
 namespace pando {

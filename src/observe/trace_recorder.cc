@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TraceRecorder: a bounded queue of prompts, and a thread that hashes and writes them.
-#include "pando/trace_recorder.h"
+#include "pando/observer.h"
 
 #include <algorithm>
 #include <condition_variable>

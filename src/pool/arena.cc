@@ -2,7 +2,7 @@
 // The arenas of host memory and the one over the caller's memory; those of GPUs are elsewhere.
 // Blocks of huge pages and of NUMA nodes are mappings of their own, rounded up to whole pages. Only
 // the user arena keeps records, and it never touches the memory itself, which may be a GPU's.
-#include "pando/arena.h"
+#include "pando/pools.h"
 
 #include <linux/mempolicy.h>
 #include <sys/mman.h>

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "pando/arena.h"
+#include "pando/pools.h"
 #include "pool/memory_limit.h"
 
 namespace pando {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "pando/geometry.h"
+#include "pando/pools.h"
 #include "pool/numeric.h"
 
 namespace pando {

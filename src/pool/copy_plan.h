@@ -7,8 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "pando/geometry.h"
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 
 namespace pando {
 

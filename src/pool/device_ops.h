@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <span>
 
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 #include "pando/result.h"
 #include "pando/types.h"
 #include "pool/copy_plan.h"

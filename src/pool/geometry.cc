@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Families of attention as sets of planes; sizes, and what makes a geometry impossible.
-#include "pando/geometry.h"
+#include "pando/pools.h"
 
 #include <algorithm>
 #include <bit>

@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "base/bitmask.h"
-#include "pando/host_page.h"
+#include "pando/pools.h"
 #include "pando/result.h"
 
 namespace pando {

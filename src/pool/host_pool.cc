@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HostPool: one block of memory in a layout, HostPages for who may touch what, and pages as flat
 // bytes, which are the regions of a page one after the other.
-#include "pando/host_pool.h"
+#include "pando/pools.h"
 
 #include <atomic>
 #include <cmath>

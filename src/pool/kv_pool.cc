@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // KvPool: making one, and seeing it. What writes and moves its rows is in kv_pool_rows.cc.
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 
 #include "pool/kv_pool_impl.h"
 #include "pool/plane_memory.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 #include "pool/arena_block.h"
 #include "pool/device_ops.h"
 #include "pool/load_gate.h"

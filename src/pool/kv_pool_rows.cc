@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 #include "pool/convert.h"
 #include "pool/kv_pool_impl.h"
 #include "pool/plane_memory.h"

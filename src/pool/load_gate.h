@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 
 namespace pando {
 

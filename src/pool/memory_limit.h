@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "pando/arena.h"
+#include "pando/pools.h"
 #include "pando/result.h"
 
 namespace pando {

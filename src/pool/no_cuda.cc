@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a build without CUDA says when asked for it. Takes the place of pool/cuda and copy/cuda.
 #include "base/check.h"
-#include "pando/arena.h"
 #include "pando/copier.h"
+#include "pando/pools.h"
 #include "pool/device_ops.h"
 
 namespace pando {

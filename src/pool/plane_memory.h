@@ -9,9 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "pando/geometry.h"
-#include "pando/host_pool.h"
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 
 namespace pando {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // WindowPool: a table from layer id to sub-pool, and translation of slots on the way.
-#include "pando/window_pool.h"
+#include "pando/pools.h"
 
 #include <optional>
 #include <unordered_map>

@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "pando/allocators.h"
 #include "pando/cache.h"
-#include "pando/window_allocator.h"
 
 namespace pando {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 #include "pando/types.h"
 
 namespace pando {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "pando/geometry.h"
+#include "pando/pools.h"
 #include "pando/result.h"
 
 namespace pando {

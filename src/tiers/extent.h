@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "pando/host_page.h"
 #include "pando/key_space.h"
+#include "pando/pools.h"
 
 namespace pando {
 

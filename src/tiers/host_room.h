@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "index/node.h"
-#include "pando/host_pool.h"
+#include "pando/pools.h"
 #include "tiers/agreement.h"
 
 namespace pando {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "pando/host_pool.h"
 #include "pando/key_space.h"
+#include "pando/pools.h"
 #include "pando/store.h"
 #include "tiers/extent.h"
 

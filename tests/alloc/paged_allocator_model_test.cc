@@ -10,7 +10,7 @@
 #include <deque>
 #include <vector>
 
-#include "pando/allocator.h"
+#include "pando/allocators.h"
 #include "support/allocator_model.h"
 
 namespace pando::testing {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "pando/allocator.h"
-#include "pando/diagnostics.h"
+#include "pando/allocators.h"
+#include "pando/result.h"
 #include "support/allocator_fixture.h"
 
 namespace pando::testing {

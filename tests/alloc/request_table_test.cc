@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RequestTable by example: rows, writes and their bounds, memory that is not committed, and misuse.
-#include "pando/request_table.h"
+#include "pando/allocators.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SlotAllocator by example: lowest slot first, what raises a version, who is told, and misuse.
-#include "pando/slot_allocator.h"
+#include "pando/allocators.h"
 
 #include <gtest/gtest.h>
 

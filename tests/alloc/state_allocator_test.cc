@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // StateAllocator by example: lowest slot first, slots that know their pool, and misuse.
-#include "pando/state_allocator.h"
+#include "pando/allocators.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "pando/window_allocator.h"
+#include "pando/allocators.h"
 #include "support/allocator_model.h"
 
 namespace pando::testing {

@@ -2,7 +2,7 @@
 // WindowAllocator by example: what a call takes from which side, what it refuses and why, which
 // slots belong together, and misuse. Free groups and states are in
 // window_allocator_state_test.cc, random mixtures in window_allocator_model_test.cc.
-#include "pando/window_allocator.h"
+#include "pando/allocators.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "pando/diagnostics.h"
+#include "pando/result.h"
 #include "support/allocator_fixture.h"
 
 namespace pando::testing {

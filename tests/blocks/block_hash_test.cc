@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions that name blocks, against vectors computed with Python's libraries.
-#include "pando/block_hash.h"
+#include "pando/block_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Includes every public header and uses the cache once, as an engine outside this repository would.
-#include <pando/allocator.h>
+#include <pando/allocators.h>
 #include <pando/cache.h>
-#include <pando/diagnostics.h>
 #include <pando/event_publisher.h>
 #include <pando/events.h>
 #include <pando/metrics.h>
 #include <pando/observer.h>
 #include <pando/policy.h>
-#include <pando/request_table.h>
 #include <pando/result.h>
-#include <pando/slot_allocator.h>
-#include <pando/trace_recorder.h>
 #include <pando/types.h>
 #include "pando/paths.h"
 

@@ -6,9 +6,9 @@
 
 #include <cstring>
 
+#include "pando/allocators.h"
 #include "pando/copier.h"
-#include "pando/state_allocator.h"
-#include "pando/window_pool.h"
+#include "pando/pools.h"
 
 namespace pando::testing {
 namespace {

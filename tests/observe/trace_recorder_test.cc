@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recorded trace: its lines, what ids say and do not say, files that turn over, a disk that is
 // full, threads.
-#include "pando/trace_recorder.h"
+#include "pando/observer.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arenas by example: what every arena of host memory keeps to, what each adds, and misuse. Where
 // the machine decides (reserved huge pages, binding to a node) both outcomes are looked at.
-#include "pando/arena.h"
+#include "pando/pools.h"
 
 #include <gtest/gtest.h>
 #include <linux/mempolicy.h>

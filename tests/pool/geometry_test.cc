@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Geometry by example: what a token of each family takes, computed by hand for models that exist,
 // what is refused, and the text that keys of stored pages contain.
-#include "pando/geometry.h"
+#include "pando/pools.h"
 
 #include <gtest/gtest.h>
 

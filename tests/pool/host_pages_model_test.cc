@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "pando/diagnostics.h"
+#include "pando/result.h"
 #include "pool/host_pages.h"
 #include "support/allocator_model.h"
 

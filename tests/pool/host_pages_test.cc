@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "pando/diagnostics.h"
+#include "pando/result.h"
 #include "support/cache_fixture.h"
 
 namespace pando::testing {

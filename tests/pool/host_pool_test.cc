@@ -2,7 +2,7 @@
 // HostPool by example: how large it is, what it refuses before it takes memory, and pages as flat
 // bytes in every layout, compared with the documented order. What each operation does to a state is
 // in host_pages_test.cc; here only that it arrives.
-#include "pando/host_pool.h"
+#include "pando/pools.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <functional>
 #include <limits>
 
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 #include "pool/numeric.h"
 #include "support/pool_fixture.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // KvPool as its reader sees it: how large it is, what it refuses before it takes memory, views and
 // regions, engines' own buffers, and the gate that loads close. Writing is in kv_pool_rows_test.cc.
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 
 #include <gtest/gtest.h>
 

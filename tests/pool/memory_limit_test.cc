@@ -10,7 +10,7 @@
 #include <fstream>
 #include <limits>
 
-#include "pando/arena.h"
+#include "pando/pools.h"
 
 namespace pando {
 namespace {

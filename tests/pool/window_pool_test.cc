@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WindowPool over a real WindowAllocator: which layer is where, which slot a row of a window layer
 // goes to, and what is refused before memory is taken.
-#include "pando/window_pool.h"
+#include "pando/pools.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/random.h"
-#include "pando/trace_recorder.h"
+#include "pando/observer.h"
 #include "replay/replayer.h"
 #include "replay/trace_file.h"
 #include "support/cache_fixture.h"

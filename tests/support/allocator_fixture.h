@@ -9,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "pando/allocator.h"
-#include "pando/window_allocator.h"
+#include "pando/allocators.h"
 
 namespace pando::testing {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "pando/diagnostics.h"
 #include "pando/inspect.h"
+#include "pando/result.h"
 #include "support/cache_model_internal.h"
 
 namespace pando::testing {

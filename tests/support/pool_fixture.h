@@ -18,9 +18,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "pando/arena.h"
-#include "pando/geometry.h"
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 #include "pool/plane_memory.h"
 #include "support/cache_fixture.h"
 

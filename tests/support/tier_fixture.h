@@ -16,10 +16,9 @@
 #include <vector>
 
 #include "pando/copier.h"
-#include "pando/host_pool.h"
 #include "pando/inspect.h"
-#include "pando/kv_pool.h"
 #include "pando/paths.h"
+#include "pando/pools.h"
 #include "support/cache_fixture.h"
 
 namespace pando::testing {

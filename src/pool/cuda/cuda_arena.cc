@@ -3,7 +3,7 @@
 // the driver: scattered reads across the bus are limited by address translation otherwise.
 #include <map>
 
-#include "pando/arena.h"
+#include "pando/pools.h"
 #include "pool/cuda/cuda_status.h"
 #include "pool/memory_limit.h"
 

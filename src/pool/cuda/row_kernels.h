@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "pando/kv_pool.h"
+#include "pando/pools.h"
 #include "pool/copy_plan.h"
 
 namespace pando::cuda {
