@@ -52,7 +52,7 @@ struct EventPublisherOptions {
 /// Totals of an EventPublisher.
 struct EventPublisherStats {
   std::uint64_t next_sequence = 0;      ///< number of the next batch
-  std::uint64_t published_batches = 0;  ///< batches that were accepted
+  std::uint64_t published_batches = 0;  ///< batches that were sent
   std::uint64_t published_events = 0;   ///< events in them
   std::uint64_t dropped_batches = 0;    ///< batches for which the queue had no room
   std::uint64_t replays = 0;            ///< requests for batches that were answered

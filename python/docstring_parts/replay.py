@@ -35,7 +35,7 @@ class PlanCurve:
 
 class Plan:
     def token_bytes(self):
-        """Bytes of a token, where a model was given; else 0."""
+        """Bytes of a token, where a model was given; else None."""
 
     def to_dict(self):
         """As `pando plan --json` writes it, without the advice in words."""
