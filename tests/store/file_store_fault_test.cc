@@ -159,7 +159,7 @@ TEST_F(FileStoreFault, ADirectoryRemovedWhileThreadsWriteDoesNoHarm) {
 class FileStoreFullDisk : public FileStoreTest,
                           public ::testing::WithParamInterface<std::pair<bool, bool>> {
  protected:
-  void SetUp() override { mount("size=4m"); }
+  void SetUp() override { mount("size=4m,mode=700"); }
   void mount(const char* limits) {
     options_.io_uring = GetParam().first;
     options_.direct = GetParam().second;
@@ -211,7 +211,7 @@ TEST_P(FileStoreFullDisk, FailsWhereSomebodyElseFillsIt) {
 // 60 files and directories.
 class FileStoreFullInodes : public FileStoreFullDisk {
  protected:
-  void SetUp() override { mount("size=64m,nr_inodes=60"); }
+  void SetUp() override { mount("size=64m,nr_inodes=60,mode=700"); }
 };
 INSTANTIATE_TEST_SUITE_P(EveryWay, FileStoreFullInodes,
                          ::testing::Values(std::pair{true, true}, std::pair{false, false}));

@@ -49,8 +49,7 @@ class Reader {
         batch_.missing(transfer.page);
       } else {
         batch_.failed(transfer.page,
-                      fmt::format("cannot open {}: {}", files_.directory().path_of(page.key),
-                                  errno_text(why)));
+                      fmt::format("cannot open {}: {}", files_.path_of(page.key), errno_text(why)));
       }
       return false;
     }
@@ -68,9 +67,8 @@ class Reader {
     const std::size_t i = transfer.page;
     const StorePage& page = batch_.page(i);
     if (done.error != 0)
-      return batch_.failed(i,
-                           fmt::format("cannot read {}: {}", files_.directory().path_of(page.key),
-                                       errno_text(done.error)));
+      return batch_.failed(
+          i, fmt::format("cannot read {}: {}", files_.path_of(page.key), errno_text(done.error)));
     const Result<PageHeader> header = decode(transfer.header());
     const bool is_whole =
         done.size_bytes == file_bytes(page.size_bytes()) && header.ok() && header->key == page.key;

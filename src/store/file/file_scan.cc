@@ -2,11 +2,8 @@
 // The scan: threads take the 256 directories one after the other.
 #include "store/file/file_scan.h"
 
-#include <dirent.h>
-
 #include <algorithm>
 #include <atomic>
-#include <memory>
 #include <system_error>
 #include <thread>
 #include <tuple>
@@ -21,32 +18,25 @@ namespace {
 constexpr std::size_t kThreads = 8;
 constexpr std::size_t kDirectories = 256;
 
-void scan_one(StoreDirectory& directory, std::uint8_t number, FileScan& scan) {
-  const std::string path = directory.subdirectory(number);
-  struct Close {
-    void operator()(DIR* open) const { ::closedir(open); }
-  };
-  const std::unique_ptr<DIR, Close> entries(::opendir(path.c_str()));
-  if (entries == nullptr) return;
-  while (const dirent* entry = ::readdir(entries.get())) {
-    const std::string name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    const std::string file = fmt::format("{}/{}", path, name);
-    FileFinding found = inspect_file(file, name, number);
+void scan_one(const StoreDirectory& directory, std::uint8_t number, FileScan& scan) {
+  const Directory in = directory.subdirectory(number);
+  if (!in.ok()) return;
+  in.for_each_name([&](const std::string& name) {
+    FileFinding found = inspect_file(in, name, number);
     if (found.verdict == FileVerdict::page) {
       scan.pages.push_back(std::move(found.page));
-      continue;
+      return;
     }
-    if (found.verdict == FileVerdict::gone) continue;
+    if (found.verdict == FileVerdict::gone) return;
     ++(found.verdict == FileVerdict::foreign ? scan.num_foreign : scan.num_damaged);
     // What cannot be moved stays where it is, and is no page.
-    static_cast<void>(directory.set_aside(file).ok());
-  }
+    static_cast<void>(directory.set_aside(in, name).ok());
+  });
 }
 
 }  // namespace
 
-FileScan scan_directory(StoreDirectory& directory) {
+FileScan scan_directory(const StoreDirectory& directory) {
   std::atomic<std::size_t> next = 0;
   const auto work = [&](FileScan& part) {
     for (std::size_t i = next++; i < kDirectories; i = next++)

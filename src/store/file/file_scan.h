@@ -21,6 +21,6 @@ struct FileScan {
   std::uint64_t num_foreign = 0;   ///< anything else among the pages
 };
 
-FileScan scan_directory(StoreDirectory& directory);
+FileScan scan_directory(const StoreDirectory& directory);
 
 }  // namespace pando

@@ -32,9 +32,9 @@ std::int64_t ns_of() {
 // ---- Joining.
 
 Result<std::unique_ptr<PageFiles>> PageFiles::open(const FileStoreOptions& options) {
-  Result<StoreDirectory> directory = StoreDirectory::name(options.directory);
-  if (!directory) return directory.error();
-  std::unique_ptr<PageFiles> files(new PageFiles(options, std::move(*directory)));
+  Result<std::string> root = StoreDirectory::absolute(options.directory);
+  if (!root) return root.error();
+  std::unique_ptr<PageFiles> files(new PageFiles(options, std::move(*root)));
   if (Status joined = files->join_again(nullptr); !joined) return joined.error();
   files->keep_up();
   const std::shared_ptr<Membership> member = files->member();
@@ -57,7 +57,8 @@ Status PageFiles::join_again(const std::shared_ptr<Membership>& old) {
   const std::lock_guard joining(joining_);
   if (member() != old) return {};
   FoundFiles found;
-  Result<std::shared_ptr<Membership>> joined = Membership::join(directory_, capacity_bytes_, found);
+  Result<std::shared_ptr<Membership>> joined =
+      Membership::join(root_, old != nullptr, capacity_bytes_, found);
   if (!joined) return joined.error();
   damaged_ += found.num_damaged;
   foreign_ += found.num_foreign;
@@ -115,7 +116,7 @@ Result<PageWrite> PageFiles::begin_write(std::string_view key, std::uint64_t pag
   if (needed > capacity_bytes_)
     return make_error(ErrorCode::invalid_argument,
                       "a page of {} bytes takes {} on disk, the capacity of {} is {}", page_bytes,
-                      needed, directory_.root(), capacity_bytes_);
+                      needed, root_, capacity_bytes_);
   if (Status on_disk = make_room_on_disk(needed); !on_disk) return on_disk.error();
   for (bool joined_again = false;; joined_again = true) {
     const std::shared_ptr<Membership> now = member();
@@ -124,8 +125,7 @@ Result<PageWrite> PageFiles::begin_write(std::string_view key, std::uint64_t pag
     const Status created = create_file(*write, flags);
     if (created) return write;
     abandon(*write);
-    if (created.error().code != ErrorCode::not_found || joined_again || !now->is_stale())
-      return created.error();
+    if (joined_again || !now->is_stale()) return created.error();
     if (Status joined = join_again(now); !joined) return joined.error();
   }
 }
@@ -146,8 +146,8 @@ Result<PageWrite> PageFiles::find_room(const std::shared_ptr<Membership>& member
       if (taken->has_value()) return std::move(**taken);
     } else if (cleaned_up) {
       return make_error(ErrorCode::out_of_capacity,
-                        "no room for {} bytes in {}: all {} are being written to", needed,
-                        directory_.root(), capacity_bytes_);
+                        "no room for {} bytes in {}: all {} are being written to", needed, root_,
+                        capacity_bytes_);
     } else {
       member->clean_up();  // the dead may have it
       cleaned_up = true;
@@ -175,7 +175,7 @@ Status PageFiles::make_room_on_disk(std::uint64_t file_size_bytes) {
   const std::uint64_t needed = min_free_bytes_ + file_size_bytes;
   std::uint64_t available = 0;
   for (int round = 0; round < kRoundsOfRoom; ++round) {
-    const std::optional<std::uint64_t> free = directory_.free_bytes();
+    const std::optional<std::uint64_t> free = member()->directory().free_bytes();
     if (!free) return {};  // writing will tell
     if (*free >= needed) {
       unasked_bytes_ = std::min<std::int64_t>(kUnaskedBytes, std::int64_t(*free - needed));
@@ -187,7 +187,7 @@ Status PageFiles::make_room_on_disk(std::uint64_t file_size_bytes) {
   }
   return make_error(ErrorCode::out_of_capacity,
                     "no room for {} bytes in {}: the file system has {} free, {} are to stay so",
-                    file_size_bytes, directory_.root(), available, min_free_bytes_);
+                    file_size_bytes, root_, available, min_free_bytes_);
 }
 
 Status PageFiles::make_more_room(std::uint64_t page_bytes) {
@@ -220,59 +220,64 @@ Result<std::optional<PageFiles::Evicted>> PageFiles::evict_oldest(
 
 // ---- Writing.
 
-/// not_found: its directory is gone.
 Status PageFiles::create_file(PageWrite& write, int flags) const {
   if (has_unnamed_files_) {
     write.file = open_unnamed(write.member->temporaries(), flags, kFileMode);
   } else {
     do {  // one may be there that could not be removed when the store was opened
-      write.path = write.member->new_temporary();
-      write.file = Fd::open(write.path, flags | O_WRONLY | O_CREAT | O_EXCL, kFileMode);
+      write.name = write.member->new_temporary();
+      write.file = write.member->temporaries().open(write.name, flags | O_WRONLY | O_CREAT | O_EXCL,
+                                                    kFileMode);
     } while (!write.file.ok() && write.file.error() == EEXIST);
   }
   if (write.file.ok()) return {};
   const int why = write.file.error();
-  return make_error(is_full(why)    ? ErrorCode::out_of_capacity
-                    : why == ENOENT ? ErrorCode::not_found
-                                    : ErrorCode::io_error,
-                    "cannot create a file in {}: {}", write.member->temporaries(), errno_text(why));
+  return make_error(is_full(why) ? ErrorCode::out_of_capacity : ErrorCode::io_error,
+                    "cannot create a file in {}: {}", write.member->temporaries_path(),
+                    errno_text(why));
 }
 
 /// errno; 0: the file is the one of this name.
-int PageFiles::move_to(const PageWrite& write, const std::string& path) {
-  if (write.path.empty()) return give_name(write.file, path);
-  return ::rename(write.path.c_str(), path.c_str()) == 0 ? 0 : errno;
+int PageFiles::move_to(const PageWrite& write, const Directory& directory, const std::string& key) {
+  if (!directory.ok()) return directory.error();
+  if (write.name.empty()) return give_name(write.file, directory, key);
+  return write.member->temporaries().rename(write.name, directory, key);
 }
 
 Status PageFiles::commit(PageWrite& write, std::string_view key) {
-  const std::string path = directory_.path_of(key);
+  const std::string name(key);
+  const StoreDirectory& directory = write.member->directory();
   FileIndex& index = write.member->index();
   const Membership::KeyLock lock(*write.member, key);
   if (index.contains(key)) {  // another thread or process put it meanwhile
     abandon(write);
     return {};
   }
-  int why = move_to(write, path);
-  if (why == ENOENT && directory_.make_subdirectory(directory_of(key)).ok())
-    why = move_to(write, path);
-  if (why != 0)
-    return make_error(ErrorCode::io_error, "cannot name a file {}: {}", path, errno_text(why));
-  Status committed = index.commit(write.record, now_seconds());
-  if (!committed) {
-    write.path = path;  // for abandon()
-    return committed;
+  Directory in = directory.subdirectory_of(key);
+  int why = move_to(write, in, name);
+  if (why == ENOENT && directory.make_subdirectory(directory_of(key)).ok()) {
+    in = directory.subdirectory_of(key);
+    why = move_to(write, in, name);
   }
-  write.record = kNoUnit;
-  write.path.clear();
-  return {};
+  if (why != 0)
+    return make_error(ErrorCode::io_error, "cannot name a file {}: {}", path_of(key),
+                      errno_text(why));
+  write.name.clear();
+  Status committed = index.commit(write.record, now_seconds());
+  if (committed) {
+    write.record = kNoUnit;
+  } else {
+    in.unlink(name);
+  }
+  return committed;
 }
 
 void PageFiles::abandon(PageWrite& write) {
   write.file.close();
-  if (!write.path.empty()) ::unlink(write.path.c_str());
+  if (!write.name.empty()) write.member->temporaries().unlink(write.name);
   if (write.record != kNoUnit) write.member->index().end(write.record);
   write.record = kNoUnit;
-  write.path.clear();
+  write.name.clear();
 }
 
 // ---- Removing.
@@ -285,22 +290,22 @@ Status PageFiles::remove(std::string_view key) {
 Result<std::optional<PageFiles::Evicted>> PageFiles::remove_file(
     const std::shared_ptr<Membership>& member, std::string_view key,
     std::optional<std::uint64_t> reuse_bytes, int flags) {
-  const std::string path = directory_.path_of(key);
+  const std::string name(key);
   const Membership::KeyLock lock(*member, key);
   const std::optional<FileIndex::Removal> removal = member->index().begin_remove(key);
   if (!removal) return std::optional<Evicted>();
   Evicted evicted{.file_bytes = file_bytes(removal->page_bytes)};
-  if (reuse_bytes == evicted.file_bytes && !lock.has_readers())
-    evicted.reusable = keep_file(member, path, evicted.file_bytes, flags);
+  const Directory in = member->directory().subdirectory_of(key);
+  if (in.ok() && reuse_bytes == evicted.file_bytes && !lock.has_readers())
+    evicted.reusable = keep_file(member, in, name, evicted.file_bytes, flags);
   if (evicted.reusable) {
     evicted.reusable->record = removal->record;
     return std::optional(std::move(evicted));
   }
-  if (::unlink(path.c_str()) != 0 && !is_gone(errno)) {
-    const int why = errno;
+  if (const int why = in.ok() ? in.unlink(name) : in.error(); why != 0 && !is_gone(why)) {
     // It is still there, and so is the page.
     static_cast<void>(member->index().commit(removal->record, now_seconds()).ok());
-    return make_error(ErrorCode::io_error, "cannot remove {}: {}", path, errno_text(why));
+    return make_error(ErrorCode::io_error, "cannot remove {}: {}", path_of(key), errno_text(why));
   }
   member->index().end(removal->record);
   return std::optional(std::move(evicted));
@@ -308,17 +313,18 @@ Result<std::optional<PageFiles::Evicted>> PageFiles::remove_file(
 
 /// Moved before it is written to. Somebody may have linked to the page to keep it, or cut it.
 std::optional<PageWrite> PageFiles::keep_file(const std::shared_ptr<Membership>& member,
-                                              const std::string& path,
+                                              const Directory& directory, const std::string& key,
                                               std::uint64_t file_size_bytes, int flags) {
-  PageWrite write{.member = member, .path = member->new_temporary(), .is_reused = true};
-  if (::rename(path.c_str(), write.path.c_str()) != 0) return std::nullopt;
-  write.file = Fd::open(write.path, flags | O_WRONLY | O_NOFOLLOW);
+  PageWrite write{.member = member, .name = member->new_temporary(), .is_reused = true};
+  const Directory& temporaries = member->temporaries();
+  if (directory.rename(key, temporaries, write.name) != 0) return std::nullopt;
+  write.file = temporaries.open_regular(write.name, flags | O_WRONLY);
   struct stat info;
   if (write.file.ok() && ::fstat(write.file.get(), &info) == 0 && info.st_nlink == 1 &&
       static_cast<std::uint64_t>(info.st_size) == file_size_bytes)
     return write;
   write.file.close();
-  ::unlink(write.path.c_str());
+  temporaries.unlink(write.name);
   return std::nullopt;
 }
 
@@ -327,7 +333,7 @@ std::optional<PageWrite> PageFiles::keep_file(const std::shared_ptr<Membership>&
 PageRead PageFiles::open_page(std::string_view key, int flags) {
   PageRead read{.member = member()};
   Membership::KeyLock lock(*read.member, key);
-  read.file = Fd::open(directory_.path_of(key), O_RDONLY | O_NOFOLLOW | flags);
+  read.file = read.member->directory().open_page(key, O_RDONLY | flags);
   if (read.file.ok()) lock.add_reader();
   return read;
 }
@@ -341,17 +347,19 @@ void PageFiles::done_reading(PageRead& read, std::string_view key) {
 void PageFiles::forget_if_gone(std::string_view key) {
   const std::shared_ptr<Membership> now = member();
   const Membership::KeyLock lock(*now, key);
-  struct stat info;
-  if (::stat(directory_.path_of(key).c_str(), &info) == 0 || !is_gone(errno)) return;
+  const Directory in = now->directory().subdirectory_of(key);
+  if (in.ok() ? in.look_at(std::string(key)).has_value() || !is_gone(errno) : !is_gone(in.error()))
+    return;
   if (const auto removal = now->index().begin_remove(key)) now->index().end(removal->record);
 }
 
 void PageFiles::set_aside_damaged(std::string_view key, const Fd& file) {
   const std::shared_ptr<Membership> now = member();
   const Membership::KeyLock lock(*now, key);
-  struct stat read, found;
-  if (::fstat(file.get(), &read) != 0 || ::lstat(directory_.path_of(key).c_str(), &found) != 0 ||
-      read.st_ino != found.st_ino)
+  struct stat read;
+  const Directory in = now->directory().subdirectory_of(key);
+  if (!in.ok() || ::fstat(file.get(), &read) != 0) return;
+  if (const auto found = in.look_at(std::string(key)); !found || read.st_ino != found->st_ino)
     return;
   set_aside(*now, key);
 }
@@ -369,7 +377,8 @@ void PageFiles::set_aside(Membership& member, std::string_view key) {
   if (!removal) return;  // by another thread or process
   ++damaged_;
   // Where it cannot be moved it stays, and is not found: the next put goes over it.
-  static_cast<void>(directory_.set_aside(directory_.path_of(key)).ok());
+  if (const Directory in = member.directory().subdirectory_of(key); in.ok())
+    static_cast<void>(member.directory().set_aside(in, std::string(key)).ok());
   member.index().end(removal->record);
 }
 

@@ -40,7 +40,7 @@ struct PageWrite {
   std::shared_ptr<Membership> member = {};
   RecordId record = kNoUnit;
   Fd file = {};
-  std::string path = {};   ///< empty: it has no name yet
+  std::string name = {};   ///< in the member's temporaries; empty: it has none yet
   bool is_reused = false;  ///< has its blocks already
 };
 
@@ -55,7 +55,9 @@ class PageFiles {
   /// Joins the processes that have the directory open; alone, tidies it up and finds the pages.
   static Result<std::unique_ptr<PageFiles>> open(const FileStoreOptions& options);
 
-  const StoreDirectory& directory() const { return directory_; }
+  const std::string& root() const { return root_; }
+  /// For messages.
+  std::string path_of(std::string_view key) const { return StoreDirectory::path_in(root_, key); }
   /// As on a file system where every file has a name from the beginning; for tests.
   void use_named_files() { has_unnamed_files_ = false; }
   /// Who we are now; another one after the directory or the index was replaced.
@@ -102,10 +104,10 @@ class PageFiles {
   void add_stats(BackendStats& stats) const;
 
  private:
-  PageFiles(const FileStoreOptions& options, StoreDirectory directory)
+  PageFiles(const FileStoreOptions& options, std::string root)
       : capacity_bytes_(options.capacity_bytes),
         min_free_bytes_(options.min_free_bytes),
-        directory_(std::move(directory)) {}
+        root_(std::move(root)) {}
 
   /// A page that went to make room: its file in tmp/ and its record, for a page as long.
   struct Evicted {
@@ -118,7 +120,7 @@ class PageFiles {
   Result<std::optional<PageWrite>> take_over(Evicted evicted, std::string_view key,
                                              std::uint64_t page_bytes);
   Status create_file(PageWrite& write, int flags) const;
-  static int move_to(const PageWrite& write, const std::string& path);
+  static int move_to(const PageWrite& write, const Directory& directory, const std::string& key);
   /// With `reuse_bytes`, a file as long may be kept. Nothing: there was no page.
   Result<std::optional<Evicted>> remove_file(const std::shared_ptr<Membership>& member,
                                              std::string_view key,
@@ -129,13 +131,13 @@ class PageFiles {
   Status evict_bytes(std::uint64_t file_size_bytes);
   Status make_room_on_disk(std::uint64_t file_size_bytes);
   std::optional<PageWrite> keep_file(const std::shared_ptr<Membership>& member,
-                                     const std::string& path, std::uint64_t file_size_bytes,
-                                     int flags);
+                                     const Directory& directory, const std::string& key,
+                                     std::uint64_t file_size_bytes, int flags);
   void set_aside(Membership& member, std::string_view key);
 
   const std::uint64_t capacity_bytes_;
   const std::uint64_t min_free_bytes_;
-  StoreDirectory directory_;
+  const std::string root_;
   bool has_unnamed_files_ = false;  // as found when it was opened
   mutable std::mutex mutex_;        // of the next
   std::shared_ptr<Membership> member_;
