@@ -142,7 +142,7 @@ struct BackendStats {
   std::uint64_t capacity_bytes = 0;  ///< 0: no limit of its own
   std::uint64_t evicted_pages = 0;   ///< to stay within the capacity, since it was opened
   std::uint64_t damaged_pages = 0;   ///< found and set aside
-  std::uint64_t foreign_files = 0;   ///< found beside its own, left alone or set aside
+  std::uint64_t foreign_files = 0;   ///< found beside its own and left alone
   std::uint64_t reconnects = 0;      ///< to servers
 };
 

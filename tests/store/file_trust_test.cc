@@ -2,12 +2,16 @@
 // What a file store does not do to others, and lets nobody do to it: links, pipes and folders where
 // it expects files of its own, errors that are no damage, callers that are mistaken.
 // docs/security.md has the promises.
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "support/file_store_fixture.h"
+#include "support/in_child.h"
 
 namespace pando::testing {
 namespace {
+
+using namespace std::chrono_literals;
 
 constexpr uid_t kNobody = 65534;
 
@@ -139,6 +143,98 @@ TEST_F(FileTrust, ADirectoryOfAnotherUserIsRefused) {
   const std::string why = refusal();
   EXPECT_TRUE(says(why, "65534")) << why;
   EXPECT_TRUE(says(why, "expected")) << why;
+}
+
+// ---- Errors that are no damage.
+
+TEST_F(FileTrust, TooFewFileDescriptorsAreNoDamage) {
+  make_store(test_keys(0, 600));
+  const std::string failure = failure_in_child([&] {
+    rlimit limit;
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    const rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = 14;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    auto opened = make_file_store(options_);
+    limit.rlim_cur = before;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    if (num_set_aside() != 0) return false;
+    if (!opened) return true;  // it says so; what matters is that nothing was touched
+    for (int i = 0; i < 100 && (*opened)->stats().num_pages < 600; ++i) {
+      std::this_thread::sleep_for(100ms);
+      pages_exist(**opened, {test_key(0)});
+    }
+    return (*opened)->stats().num_pages == 600 &&
+           get_pages(**opened, test_keys(0, 600)).all(PageOutcome::done);
+  });
+  EXPECT_EQ(failure, "");
+  EXPECT_EQ(num_set_aside(), 0u);
+  open();
+  EXPECT_TRUE(get_pages(*store_, test_keys(0, 600)).all(PageOutcome::done));
+}
+
+TEST_F(FileTrust, AFileThatMayNotBeReadIsNoDamage) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  make_store(test_keys(0, 8));
+  for (const auto& entry : fs::recursive_directory_iterator(temp_.path()))
+    ASSERT_EQ(::chown(entry.path().c_str(), kNobody, kNobody), 0);
+  ASSERT_EQ(::chown(temp_.path().c_str(), kNobody, kNobody), 0);
+  ASSERT_EQ(::chmod(file(test_key(2)).c_str(), 0), 0);
+  ASSERT_EQ(::chmod(in_store("05").c_str(), 0), 0);
+  const std::string failure = failure_in_child([&] {
+    if (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0) return false;
+    const auto store = open_store(options_);
+    if (store->stats().damaged_pages != 0 || store->stats().num_pages != 6) return false;
+    if (!pages_exist(*store, {test_key(2)}).all(PageOutcome::missing)) return false;
+    ::chmod(file(test_key(2)).c_str(), 0600);
+    ::chmod(in_store("05").c_str(), 0700);
+    for (int i = 0; i < 100 && store->stats().num_pages < 8; ++i) {
+      std::this_thread::sleep_for(100ms);
+      pages_exist(*store, {test_key(0)});
+    }
+    const Outcomes outcomes = get_pages(*store, test_keys(0, 8));
+    return outcomes.all(PageOutcome::done) && outcomes.bytes_right && check_index_of(*store).ok();
+  });
+  EXPECT_EQ(failure, "");
+  EXPECT_EQ(num_set_aside(), 0u);
+}
+
+TEST_F(FileTrust, WhatIsSetAsideHasAShareOfTheCapacity) {
+  options_.capacity_bytes = capacity_for(64);  // of which set_aside/ has four files
+  open();
+  const auto set_aside_bytes = [&] {
+    std::uint64_t sum = 0;
+    for (const auto& entry : fs::directory_iterator(in_store("set_aside")))
+      sum += entry.file_size();
+    return sum;
+  };
+  for (std::uint64_t i = 0; i < 200; i += 20) {
+    ASSERT_TRUE(put_pages(*store_, test_keys(i, 20)).all(PageOutcome::done));
+    for (const std::string& key : test_keys(i, 20)) damage(file(key), 6000);
+    ASSERT_TRUE(get_pages(*store_, test_keys(i, 20)).all(PageOutcome::damaged));
+    EXPECT_LE(set_aside_bytes(), options_.capacity_bytes / 16);
+    EXPECT_GE(num_set_aside(), 3u);
+  }
+  ASSERT_TRUE(put_pages(*store_, test_keys(0, 40)).all(PageOutcome::done));
+  for (const std::string& key : test_keys(0, 40)) damage(file(key), 60);
+  reopen();
+  EXPECT_EQ(stats().damaged_pages, 40u);
+  EXPECT_LE(set_aside_bytes(), options_.capacity_bytes / 16);
+}
+
+TEST_F(FileTrust, OtherThingsAmongThePagesAreLeftWhereTheyAre) {
+  make_store(test_keys(0, 2));
+  fs::create_directories(in_store("ab"));
+  std::ofstream(in_store("ab/.hidden")) << "x";
+  std::ofstream(in_store("ab/cd-in-the-wrong-place")) << "x";
+  fs::create_directories(in_store("ab/abfolder"));
+  fs::create_symlink("/etc/passwd", in_store("ab/ablink"));
+  ASSERT_EQ(::mkfifo(in_store("ab/abpipe").c_str(), 0600), 0);
+  open();
+  EXPECT_EQ(stats().foreign_files, 5u);
+  EXPECT_EQ(num_set_aside(), 0u);
+  EXPECT_EQ(num_entries(in_store("ab")), 5u);
+  EXPECT_EQ(stats().num_pages, 2u);
 }
 
 }  // namespace

@@ -99,8 +99,8 @@ int Directory::rename(const std::string& name, const Directory& to,
 
 int Directory::rename_if_free(const std::string& name, const Directory& to,
                               const std::string& new_name) const {
-  const int why = errno_of(
-      ::renameat2(fd(), name.c_str(), to.fd(), new_name.c_str(), RENAME_NOREPLACE));
+  const int why =
+      errno_of(::renameat2(fd(), name.c_str(), to.fd(), new_name.c_str(), RENAME_NOREPLACE));
   if (why != EINVAL) return why;
   // Where the file system cannot refuse to replace, look first.
   if (to.look_at(new_name)) return EEXIST;

@@ -49,7 +49,10 @@ FileFinding look_at(const Directory& in, const std::string& name, std::uint8_t d
   if (done.size_bytes != block.size())
     return finding(FileVerdict::damaged, wrong_length(done.size_bytes, 2 * kBlockBytes));
   const Result<PageHeader> header = decode(block);
-  if (!header) return finding(FileVerdict::damaged, header.error().message);
+  if (!header)
+    return finding(
+        header.error().code == ErrorCode::corrupt ? FileVerdict::damaged : FileVerdict::unreadable,
+        header.error().message);
   if (header->key != name) return finding(FileVerdict::damaged, wrong_key(header->key));
   const auto size_bytes = static_cast<std::uint64_t>(info.st_size);
   if (size_bytes != file_bytes(header->tag.size_bytes))

@@ -25,7 +25,7 @@ enum class FileVerdict : std::uint8_t {
   page,
   damaged,     ///< a page's name and place, but not its header or length
   foreign,     ///< anything else
-  unreadable,  ///< the file system does not let us look
+  unreadable,  ///< the file system does not let us look, or a version that is newer wrote it
   gone,        ///< another process has removed it meanwhile
 };
 

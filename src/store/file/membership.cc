@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "store/file/file_scan.h"
+#include "store/file/page_file.h"
 
 namespace pando {
 namespace {
@@ -159,7 +160,10 @@ Status Membership::start_anew(std::unique_ptr<IndexMapping> mapping, FoundFiles&
   }
   // Files from the future would keep all that come later from being newer than them.
   index_->header().last_stamp_ns = std::min(last_ns, now_ns());
+  for (std::size_t i = 0; i < scan.unlooked.size(); ++i)
+    if (scan.unlooked[i]) mark_unlooked(i);
   index_->header().ready = 1;
+  directory_.trim_set_aside(index_->capacity_bytes() / kSetAsideShare);
   found = {.num_damaged = scan.num_damaged,
            .num_foreign = scan.num_foreign + directory_.foreign_names().size()};
   return {};
@@ -269,6 +273,60 @@ void Membership::clean_after(std::uint32_t member) {
   }
   for (auto& readers : header.readers) readers[member] = 0;
   header.joined[member] = 0;
+}
+
+// ---- Looking again.
+
+void Membership::mark_unlooked(std::size_t directory) {
+  index_->header().unlooked[directory / 32].fetch_or(std::uint32_t{1} << directory % 32);
+}
+
+void Membership::look_later(std::string_view key) { mark_unlooked(directory_of(key)); }
+
+bool Membership::has_unlooked() const {
+  const auto& unlooked = index_->header().unlooked;
+  return std::any_of(std::begin(unlooked), std::end(unlooked),
+                     [](const auto& bits) { return bits.load(std::memory_order_relaxed) != 0; });
+}
+
+bool Membership::look_again(FoundFiles& found) {
+  bool all = true;
+  for (std::size_t word = 0; word < std::size(index_->header().unlooked); ++word) {
+    // Whoever takes them looks.
+    const std::uint32_t bits = index_->header().unlooked[word].exchange(0);
+    for (std::size_t bit = 0; bit < 32; ++bit) {
+      if ((bits >> bit & 1) == 0) continue;
+      const std::size_t directory = 32 * word + bit;
+      if (look_again_at(static_cast<std::uint8_t>(directory), found)) continue;
+      mark_unlooked(directory);
+      all = false;
+    }
+  }
+  return all;
+}
+
+/// Pages come and go meanwhile; with a key's lock held, a file that is not in the index is
+/// nobody's.
+bool Membership::look_again_at(std::uint8_t directory, FoundFiles& found) {
+  const Directory in = directory_.subdirectory(directory);
+  if (!in.ok()) return in.error() == ENOENT;
+  SubdirectoryScan scan = scan_subdirectory(
+      in, directory, [&](const std::string& name) { return index_->contains(name); });
+  for (const ScannedFile& file : scan.pages) {
+    const KeyLock lock(*this, file.key);
+    if (index_->contains(file.key) || !in.look_at(file.key)) continue;
+    const auto seconds = static_cast<std::uint32_t>(file.modified_ns / kNsPerSecond);
+    if (!index_->insert(file.key, file.page_bytes, seconds)) scan.is_complete = false;
+  }
+  for (const std::string& name : scan.damaged) {
+    const KeyLock lock(*this, name);
+    if (index_->contains(name) || inspect_file(in, name, directory).verdict != FileVerdict::damaged)
+      continue;
+    ++found.num_damaged;
+    static_cast<void>(directory_.set_aside(in, name).ok());
+  }
+  directory_.trim_set_aside(index_->capacity_bytes() / kSetAsideShare);
+  return scan.is_complete;
 }
 
 }  // namespace pando

@@ -86,6 +86,13 @@ class Membership {
   /// Removes what dead members left. Does nothing while another member does it.
   void clean_up();
 
+  /// Something in the directory of this key could not be looked at, and may be a page.
+  void look_later(std::string_view key);
+  bool has_unlooked() const;
+  /// Looks at all that could not be looked at before: what is whole is a page from now on. False:
+  /// something still cannot be.
+  bool look_again(FoundFiles& found);
+
  private:
   Membership(StoreDirectory directory, LockFile lock, bool is_shared)
       : directory_(std::move(directory)), lock_(std::move(lock)), is_shared_(is_shared) {}
@@ -97,6 +104,8 @@ class Membership {
   void enter(std::unique_ptr<IndexMapping> mapping);
   Status make_own_directory();
   void clean_after(std::uint32_t member);
+  void mark_unlooked(std::size_t directory);
+  bool look_again_at(std::uint8_t directory, FoundFiles& found);
 
   const StoreDirectory directory_;
   LockFile lock_;

@@ -37,6 +37,7 @@ struct PageHeader {
 /// The key must be a valid one.
 void encode(std::string_view key, const PageTag& tag, Block block);
 /// corrupt, with what is wrong, unless every byte of the block is as encode() wrote it.
+/// unavailable: it is whole, and of a version that this one does not know.
 Result<PageHeader> decode(ConstBlock block);
 
 /// Keys are names of files, so not every text can be one.

@@ -4,8 +4,8 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstdio>
 
 #include "base/check.h"
 #include "store/file/page_file.h"
@@ -20,6 +20,7 @@ constexpr mode_t kFileMode = 0644;
 constexpr int kRoundsOfRoom = 4;
 constexpr std::int64_t kUnaskedBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kNsPerSecond = 1'000'000'000;
+constexpr std::int64_t kMaxLookAgainNs = 60 * kNsPerSecond;
 
 template <typename Clock>
 std::int64_t ns_of() {
@@ -39,12 +40,18 @@ Result<std::unique_ptr<PageFiles>> PageFiles::open(const FileStoreOptions& optio
   files->keep_up();
   const std::shared_ptr<Membership> member = files->member();
   files->has_unnamed_files_ = can_name_files(member->temporaries(), member->new_temporary());
-  while (member->index().used_bytes() > options.capacity_bytes) {  // it was larger the last time
-    const auto evicted = files->evict_oldest(member, std::nullopt, 0);
+  // It may have been larger the last time.
+  if (Status fits = files->evict_beyond_capacity(member); !fits) return fits.error();
+  return files;
+}
+
+Status PageFiles::evict_beyond_capacity(const std::shared_ptr<Membership>& member) {
+  while (member->index().used_bytes() > capacity_bytes_) {
+    const auto evicted = evict_oldest(member, std::nullopt, 0);
     if (!evicted) return evicted.error();
     if (!evicted->has_value()) break;
   }
-  return files;
+  return {};
 }
 
 std::shared_ptr<Membership> PageFiles::member() const {
@@ -74,7 +81,22 @@ void PageFiles::keep_up() {
   if (now_member->index().is_broken()) static_cast<void>(join_again(now_member).ok());
   if (now < due || !next_look_ns_.compare_exchange_strong(due, now + kNsPerSecond)) return;
   if (now_member->is_stale()) static_cast<void>(join_again(now_member).ok());
-  member()->clean_up();
+  const std::shared_ptr<Membership> joined = member();
+  joined->clean_up();
+  if (!joined->has_unlooked() || now < next_look_again_ns_) return;
+  look_again(*joined, now);
+  static_cast<void>(evict_beyond_capacity(joined).ok());
+}
+
+/// Less and less often while it is of no use: a file may stay unreadable for ever.
+void PageFiles::look_again(Membership& member, std::int64_t now_ns) {
+  FoundFiles found;
+  const bool all = member.look_again(found);
+  damaged_ += found.num_damaged;
+  const std::int64_t after =
+      all ? 0 : std::clamp(2 * look_again_after_ns_.load(), kNsPerSecond, kMaxLookAgainNs);
+  look_again_after_ns_ = after;
+  next_look_again_ns_ = now_ns + after;
 }
 
 void PageFiles::add_stats(BackendStats& stats) const {
@@ -379,6 +401,7 @@ void PageFiles::set_aside(Membership& member, std::string_view key) {
   // Where it cannot be moved it stays, and is not found: the next put goes over it.
   if (const Directory in = member.directory().subdirectory_of(key); in.ok())
     static_cast<void>(member.directory().set_aside(in, std::string(key)).ok());
+  member.directory().trim_set_aside(capacity_bytes_ / kSetAsideShare);
   member.index().end(removal->record);
 }
 

@@ -63,8 +63,9 @@ class PageFiles {
   /// Who we are now; another one after the directory or the index was replaced.
   std::shared_ptr<Membership> member() const;
 
-  /// Before a call's pages: cleans up after dead processes, and joins anew where the directory or
-  /// the index was replaced; once a second at most.
+  /// Before a call's pages: cleans up after dead processes, joins anew where the directory or the
+  /// index was replaced, and looks again at files that could not be looked at; once a second at
+  /// most.
   void keep_up();
 
   /// Seconds since 1970.
@@ -115,6 +116,8 @@ class PageFiles {
     std::optional<PageWrite> reusable = {};
   };
   Status join_again(const std::shared_ptr<Membership>& old);
+  void look_again(Membership& member, std::int64_t now_ns);
+  Status evict_beyond_capacity(const std::shared_ptr<Membership>& member);
   Result<PageWrite> find_room(const std::shared_ptr<Membership>& member, std::string_view key,
                               std::uint64_t page_bytes, int flags);
   Result<std::optional<PageWrite>> take_over(Evicted evicted, std::string_view key,
@@ -142,7 +145,9 @@ class PageFiles {
   mutable std::mutex mutex_;        // of the next
   std::shared_ptr<Membership> member_;
   std::mutex joining_;
-  std::atomic<std::int64_t> next_look_ns_ = 0;   // of keep_up(), by the steady clock
+  std::atomic<std::int64_t> next_look_ns_ = 0;        // of keep_up(), by the steady clock
+  std::atomic<std::int64_t> next_look_again_ns_ = 0;  // likewise, of files that could not be read
+  std::atomic<std::int64_t> look_again_after_ns_ = 0;
   std::atomic<std::int64_t> unasked_bytes_ = 0;  // may be written before asking what is free
   std::atomic<std::uint64_t> evicted_ = 0;
   std::atomic<std::uint64_t> damaged_ = 0;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -244,14 +245,50 @@ Result<std::string> StoreDirectory::set_aside(const Directory& from,
                                               const std::string& name) const {
   constexpr std::size_t kNameBytes = 230;  // leaves room for the number in a name of 255
   const Directory folder = set_aside_folder();
-  for (int why = folder.ok() ? EEXIST : folder.error();;) {
-    if (why != EEXIST)
-      return make_error(ErrorCode::io_error, "cannot set {} in {} aside: {}", name, root_,
-                        errno_text(why));
-    const std::string to = fmt::format("{}.{}", num_names_++, name.substr(0, kNameBytes));
-    why = from.rename_if_free(name, folder, to);  // another process may have had the number
-    if (why == 0) return fmt::format("{}/{}/{}", root_, kSetAside, to);
+  const std::optional<struct stat> info = from.look_at(name);
+  std::string to;
+  int why = folder.ok() ? EEXIST : folder.error();
+  while (why == EEXIST) {  // another had the same time
+    to = fmt::format("{}.{}", std::chrono::system_clock::now().time_since_epoch().count(),
+                     name.substr(0, kNameBytes));
+    why = from.rename_if_free(name, folder, to);
   }
+  if (why != 0)
+    return make_error(ErrorCode::io_error, "cannot set {} in {} aside: {}", name, root_,
+                      errno_text(why));
+  const std::uint64_t bytes =
+      info && S_ISREG(info->st_mode) ? static_cast<std::uint64_t>(info->st_size) : 0;
+  if (set_aside_bytes_ < UINT64_MAX - bytes) set_aside_bytes_ += bytes;
+  return fmt::format("{}/{}/{}", root_, kSetAside, to);
+}
+
+void StoreDirectory::trim_set_aside(std::uint64_t max_bytes) const {
+  if (set_aside_bytes_ <= max_bytes) return;
+  const Directory folder = set_aside_folder();
+  if (!folder.ok()) return;
+  struct Kept {
+    std::uint64_t number = 0;  // a time, or the count of an older version
+    std::string name;
+    std::uint64_t size_bytes = 0;
+  };
+  std::vector<Kept> all;
+  std::uint64_t sum = 0;
+  const int why = folder.for_each_name([&](const std::string& name) {
+    const std::optional<struct stat> info = folder.look_at(name);
+    if (!info || !S_ISREG(info->st_mode)) return;
+    Kept kept{.name = name, .size_bytes = static_cast<std::uint64_t>(info->st_size)};
+    std::from_chars(name.data(), name.data() + name.size(), kept.number);
+    sum += kept.size_bytes;
+    all.push_back(std::move(kept));
+  });
+  std::sort(all.begin(), all.end(),
+            [](const Kept& a, const Kept& b) { return a.number < b.number; });
+  for (const Kept& kept : all) {
+    if (sum <= max_bytes) break;
+    folder.unlink(kept.name);
+    sum -= kept.size_bytes;
+  }
+  if (why == 0) set_aside_bytes_ = sum;
 }
 
 // ---- The file system.

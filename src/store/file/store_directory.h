@@ -7,7 +7,7 @@
 //     tmp/member-N-X/ files that member N writes, those that have a name, renamed when they are
 //                     whole; X is never the same, so that who has lost the directory and its number
 //                     does not write here
-//     set_aside/      what was found damaged
+//     set_aside/      what was found damaged, up to a share of the capacity
 //
 // It is held open, and everything in it is reached from there (directory.h): if the path leads
 // somewhere else later, this object does not. Who opens a store to use it is refused one that
@@ -45,7 +45,7 @@ class StoreDirectory {
   StoreDirectory(StoreDirectory&& other) noexcept
       : root_(std::move(other.root_)),
         directory_(std::move(other.directory_)),
-        num_names_(other.num_names_.load()) {}
+        set_aside_bytes_(other.set_aside_bytes_.load()) {}
 
   /// What is in it, but for the locks, the index and the pages. invalid_argument: something else
   /// has the name of one of its directories.
@@ -74,8 +74,11 @@ class StoreDirectory {
   /// Files and directories of members for which is_dead(member) is true, and of versions that had
   /// no members.
   void remove_temporaries(const std::function<bool(std::uint32_t)>& is_dead) const;
-  /// Moves a file or whatever it is to set_aside/, under its name behind a number; says where to.
+  /// Moves a file or whatever it is to set_aside/, under its name behind the time; says where to.
   Result<std::string> set_aside(const Directory& from, const std::string& name) const;
+  /// Removes what was set aside first until the rest is within this; folders stay and do not count.
+  /// Looks only where it may be more, so that it can be called each time.
+  void trim_set_aside(std::uint64_t max_bytes) const;
   Directory temporaries() const;       ///< the directory of these
   Directory set_aside_folder() const;  ///< likewise
   /// For this user, on the file system. Nothing: it does not say.
@@ -95,8 +98,11 @@ class StoreDirectory {
 
   std::string root_;     // for messages, and to see whether it still leads here
   Directory directory_;  // its own
-  mutable std::atomic<std::uint64_t> num_names_ = 0;  // of what was set aside
+  mutable std::atomic<std::uint64_t> set_aside_bytes_ = UINT64_MAX;  // no less than there are
 };
+
+/// set_aside/ may hold one part in so many of the capacity, beside it.
+inline constexpr std::uint64_t kSetAsideShare = 16;
 
 inline constexpr std::string_view kLockName = "pando.lock";
 inline constexpr std::string_view kIndexName = "pando.index";
