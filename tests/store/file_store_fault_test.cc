@@ -70,15 +70,6 @@ TEST_F(FileStoreFault, APageGoesOverAFileThatIsNoPage) {
   }
 }
 
-TEST_F(FileStoreFault, ADirectoryInThePlaceOfAPageFailsIt) {
-  open();
-  fs::create_directories(file(test_key(0)));
-  const Outcomes outcomes = put_pages(*store_, {test_key(0)});
-  EXPECT_TRUE(outcomes.all(PageOutcome::failed));
-  EXPECT_EQ(stats().size_bytes, 0u);
-  EXPECT_EQ(num_temporaries(options_.directory), 0u);
-}
-
 TEST_F(FileStoreFault, ARemovedDirectoryIsMadeAgain) {
   open();
   ASSERT_TRUE(put_pages(*store_, test_keys(0, 20)).all(PageOutcome::done));

@@ -237,5 +237,80 @@ TEST_F(FileTrust, OtherThingsAmongThePagesAreLeftWhereTheyAre) {
   EXPECT_EQ(stats().num_pages, 2u);
 }
 
+// ---- Something else in the place of a page.
+
+TEST_F(FileTrust, APageThatCannotBeOpenedIsPutAgain) {
+  for (const char* what : {"dangling link", "link", "folder", "pipe"}) {
+    SCOPED_TRACE(what);
+    fs::remove_all(victim_);
+    make_victim();
+    const auto store = open_store(options_);
+    const std::string key = test_key(0);
+    ASSERT_TRUE(put_pages(*store, {key}).all(PageOutcome::done));
+    fs::remove(file(key));
+    if (what == std::string_view("dangling link")) fs::create_symlink("nowhere", file(key));
+    if (what == std::string_view("link")) fs::create_symlink(victim_ + "/precious", file(key));
+    if (what == std::string_view("folder")) {
+      fs::create_directories(file(key));
+      std::ofstream(file(key) + "/inside") << "precious";
+    }
+    if (what == std::string_view("pipe")) {
+      ASSERT_EQ(::mkfifo(file(key).c_str(), 0600), 0);
+    }
+    EXPECT_EQ(failure_in_child([&] {  // a process of its own: it may hang
+                const auto own = open_store(options_);
+                return get_pages(*own, {key}).all(PageOutcome::missing) &&
+                       pages_exist(*own, {key}).all(PageOutcome::missing) &&
+                       put_pages(*own, {key}).all(PageOutcome::done);
+              }),
+              "");
+    EXPECT_TRUE(get_pages(*store, {key}).all(PageOutcome::done));
+    EXPECT_TRUE(get_pages(*store, {key}).bytes_right);
+    EXPECT_TRUE(victim_is_whole());
+    EXPECT_TRUE(check_index_of(*store).ok());
+    remove_pages(*store, {key});
+  }
+  ASSERT_EQ(num_set_aside(), 1u);  // the folder, with what is in it
+  for (const auto& entry : fs::directory_iterator(in_store("set_aside")))
+    EXPECT_TRUE(fs::exists(entry.path() / "inside"));
+}
+
+TEST_F(FileTrust, APipeInThePlaceOfAFileHangsNobody) {
+  options_.capacity_bytes = capacity_for(2);
+  make_store(test_keys(0, 2));
+  EXPECT_EQ(failure_in_child(
+                [&] {  // read, and evicted with its file to be written over
+                  const auto backend = open_store(options_);
+                  fs::remove(file(test_key(0)));
+                  if (::mkfifo(file(test_key(0)).c_str(), 0600) != 0) return false;
+                  if (!put_pages(*backend, test_keys(8, 1)).all(PageOutcome::done)) return false;
+                  fs::remove(file(test_key(1)));
+                  if (::mkfifo(file(test_key(1)).c_str(), 0600) != 0) return false;
+                  return get_pages(*backend, {test_key(1)}).all(PageOutcome::missing);
+                },
+                5s),
+            "");
+  fs::remove(in_store("pando.lock"));
+  ASSERT_EQ(::mkfifo(in_store("pando.lock").c_str(), 0600), 0);
+  EXPECT_EQ(failure_in_child([&] { return says(refusal(), in_store("pando.lock")); }, 5s), "");
+}
+
+TEST_F(FileTrust, APipeDoesNotKeepAStoreFromEnding) {
+  make_store(test_keys(0, 1));
+  EXPECT_EQ(failure_in_child(
+                [&] {
+                  auto opened = Store::open(open_store(options_));
+                  fs::remove(file(test_key(0)));
+                  if (::mkfifo(file(test_key(0)).c_str(), 0600) != 0) return false;
+                  TestPages memory({test_key(0)}, {});
+                  const auto call = (*opened)->get(memory.pages, 200ms);
+                  const bool in_time = call->wait().ok();
+                  opened->reset();
+                  return in_time && call->outcome(0) == PageOutcome::missing;
+                },
+                5s),
+            "");
+}
+
 }  // namespace
 }  // namespace pando::testing

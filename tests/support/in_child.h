@@ -16,7 +16,8 @@ namespace pando::testing {
 
 /// Runs `work` in a child; "" if it returned true in time, else what happened.
 template <typename Work>
-std::string failure_in_child(const Work& work, std::chrono::seconds limit = std::chrono::seconds(20)) {
+std::string failure_in_child(const Work& work,
+                             std::chrono::seconds limit = std::chrono::seconds(20)) {
   const pid_t child = ::fork();
   if (child == 0) {
     bool good = false;

@@ -71,13 +71,18 @@ Fd Directory::open(const std::string& path, int flags, mode_t mode) const {
 }
 
 Fd Directory::open_regular(const std::string& path, int flags) const {
+  const auto is_regular = [](const Fd& opened) {
+    struct stat info;
+    return ::fstat(opened.get(), &info) == 0 && S_ISREG(info.st_mode);
+  };
   Fd file = open(path, flags);
-  if (!file.ok()) return file;
-  struct stat info;
-  if (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+  const bool is_refused = !file.ok() && file.error() == EINVAL;  // pipes are, with O_DIRECT
+  if (!file.ok() && !is_refused) return file;
+  if (is_refused ? !is_regular(open(path, O_RDONLY)) : !is_regular(file)) {
     errno = EISDIR;
     return Fd::own(-1);
   }
+  if (is_refused) return file;
   // io_uring would give up where it should wait.
   ::fcntl(file.get(), F_SETFL, flags & (O_DIRECT | O_DSYNC));
   return file;

@@ -28,6 +28,15 @@ std::int64_t ns_of() {
       .count();
 }
 
+/// The page's file is still this one.
+bool is_file_of(const Membership& member, std::string_view key, const Fd& file) {
+  struct stat open;
+  const Directory in = member.directory().subdirectory_of(key);
+  if (!in.ok() || ::fstat(file.get(), &open) != 0) return false;
+  const auto found = in.look_at(std::string(key));
+  return found && open.st_ino == found->st_ino;
+}
+
 }  // namespace
 
 // ---- Joining.
@@ -281,6 +290,10 @@ Status PageFiles::commit(PageWrite& write, std::string_view key) {
     in = directory.subdirectory_of(key);
     why = move_to(write, in, name);
   }
+  if (why == EISDIR || why == EEXIST) {  // a folder has its name
+    static_cast<void>(directory.set_aside(in, name).ok());
+    why = move_to(write, in, name);
+  }
   if (why != 0)
     return make_error(ErrorCode::io_error, "cannot name a file {}: {}", path_of(key),
                       errno_text(why));
@@ -324,7 +337,8 @@ Result<std::optional<PageFiles::Evicted>> PageFiles::remove_file(
     evicted.reusable->record = removal->record;
     return std::optional(std::move(evicted));
   }
-  if (const int why = in.ok() ? in.unlink(name) : in.error(); why != 0 && !is_gone(why)) {
+  const int why = in.ok() ? in.unlink(name) : in.error();
+  if (why != 0 && !is_gone(why) && !is_no_file(why)) {
     // It is still there, and so is the page.
     static_cast<void>(member->index().commit(removal->record, now_seconds()).ok());
     return make_error(ErrorCode::io_error, "cannot remove {}: {}", path_of(key), errno_text(why));
@@ -346,7 +360,8 @@ std::optional<PageWrite> PageFiles::keep_file(const std::shared_ptr<Membership>&
       static_cast<std::uint64_t>(info.st_size) == file_size_bytes)
     return write;
   write.file.close();
-  temporaries.unlink(write.name);
+  if (temporaries.unlink(write.name) == EISDIR)  // a folder: it is not ours to take
+    temporaries.rename(write.name, directory, key);
   return std::nullopt;
 }
 
@@ -366,24 +381,33 @@ void PageFiles::done_reading(PageRead& read, std::string_view key) {
   read.member.reset();
 }
 
-void PageFiles::forget_if_gone(std::string_view key) {
+void PageFiles::forget_unopened(std::string_view key) {
   const std::shared_ptr<Membership> now = member();
   const Membership::KeyLock lock(*now, key);
-  const Directory in = now->directory().subdirectory_of(key);
-  if (in.ok() ? in.look_at(std::string(key)).has_value() || !is_gone(errno) : !is_gone(in.error()))
-    return;
-  if (const auto removal = now->index().begin_remove(key)) now->index().end(removal->record);
+  const Fd file = now->directory().open_page(key, O_RDONLY);
+  if (file.ok() || is_shortage(file.error())) return;
+  forget(*now, key);
+  if (is_no_file(file.error())) ++foreign_;
+  if (!is_gone(file.error()) && !is_no_file(file.error())) now->look_later(key);
+}
+
+void PageFiles::forget_unread(std::string_view key, const Fd& file) {
+  const std::shared_ptr<Membership> now = member();
+  const Membership::KeyLock lock(*now, key);
+  if (!is_file_of(*now, key, file)) return;
+  forget(*now, key);
+  now->look_later(key);
+}
+
+/// With the key's lock held.
+void PageFiles::forget(Membership& member, std::string_view key) {
+  if (const auto removal = member.index().begin_remove(key)) member.index().end(removal->record);
 }
 
 void PageFiles::set_aside_damaged(std::string_view key, const Fd& file) {
   const std::shared_ptr<Membership> now = member();
   const Membership::KeyLock lock(*now, key);
-  struct stat read;
-  const Directory in = now->directory().subdirectory_of(key);
-  if (!in.ok() || ::fstat(file.get(), &read) != 0) return;
-  if (const auto found = in.look_at(std::string(key)); !found || read.st_ino != found->st_ino)
-    return;
-  set_aside(*now, key);
+  if (is_file_of(*now, key, file)) set_aside(*now, key);
 }
 
 void PageFiles::set_aside_other_size(std::string_view key, std::uint64_t page_bytes) {

@@ -94,8 +94,11 @@ class PageFiles {
   void done_reading(PageRead& read, std::string_view key);
   /// Removes a page; it need not be there.
   Status remove(std::string_view key);
-  /// A page's file could not be found: it is no page any more, unless it has come back.
-  void forget_if_gone(std::string_view key);
+  /// A page's file could not be opened: it is no page any more, unless it can be by now. If it is
+  /// there it is looked at again later.
+  void forget_unopened(std::string_view key);
+  /// The same for one that could not be read. Does nothing if the page has another file by now.
+  void forget_unread(std::string_view key, const Fd& file);
   /// What was read from a page's file is not what was written. Does nothing if the page has another
   /// file by now.
   void set_aside_damaged(std::string_view key, const Fd& file);
@@ -136,6 +139,7 @@ class PageFiles {
   std::optional<PageWrite> keep_file(const std::shared_ptr<Membership>& member,
                                      const Directory& directory, const std::string& key,
                                      std::uint64_t file_size_bytes, int flags);
+  void forget(Membership& member, std::string_view key);
   void set_aside(Membership& member, std::string_view key);
 
   const std::uint64_t capacity_bytes_;
