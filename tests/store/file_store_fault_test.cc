@@ -30,14 +30,6 @@ TEST_F(FileStoreFault, ADamagedPageIsSetAsideWhenItIsRead) {
   EXPECT_EQ(stats().size_bytes, capacity_for(4));
 }
 
-TEST_F(FileStoreFault, APageOfAnotherSizeIsDamaged) {
-  open();
-  ASSERT_TRUE(put_pages(*store_, {test_key(0)}, {8192}).all(PageOutcome::done));
-  EXPECT_TRUE(get_pages(*store_, {test_key(0)}, {8191}).all(PageOutcome::damaged));
-  EXPECT_EQ(stats().damaged_pages, 1u);
-  EXPECT_EQ(stats().num_pages, 0u);
-}
-
 TEST_F(FileStoreFault, BytesOfAnotherPageAreDamage) {
   open();
   ASSERT_TRUE(put_pages(*store_, test_keys(0, 2)).all(PageOutcome::done));

@@ -312,5 +312,36 @@ TEST_F(FileTrust, APipeDoesNotKeepAStoreFromEnding) {
             "");
 }
 
+// ---- Callers that are mistaken.
+
+TEST_F(FileTrust, AGetOfAnotherSizeIsAMissAndCostsNobodyThePage) {
+  open();
+  ASSERT_TRUE(put_pages(*store_, {test_key(0)}, {8192}).all(PageOutcome::done));
+  for (const std::size_t size_bytes : {8191, 8193, 1, 1 << 20})
+    EXPECT_TRUE(get_pages(*store_, {test_key(0)}, {size_bytes}).all(PageOutcome::missing));
+  EXPECT_EQ(stats().damaged_pages, 0u);
+  EXPECT_EQ(num_set_aside(), 0u);
+  const Outcomes outcomes = get_pages(*store_, {test_key(0)}, {8192});
+  EXPECT_TRUE(outcomes.all(PageOutcome::done));
+  EXPECT_TRUE(outcomes.bytes_right);
+}
+
+TEST_F(FileTrust, APutOfAnotherSizeReplacesThePage) {
+  for (const bool named : {false, true}) {
+    fs::remove_all(options_.directory);
+    open();
+    if (named) static_cast<FileStore&>(*store_).files().use_named_files();
+    ASSERT_TRUE(put_pages(*store_, {test_key(0)}, {8192}).all(PageOutcome::done));
+    ASSERT_TRUE(put_pages(*store_, {test_key(0)}, {50'000}).all(PageOutcome::done));
+    EXPECT_TRUE(get_pages(*store_, {test_key(0)}, {8192}).all(PageOutcome::missing));
+    EXPECT_TRUE(get_pages(*store_, {test_key(0)}, {50'000}).all(PageOutcome::done));
+    EXPECT_TRUE(get_pages(*store_, {test_key(0)}, {50'000}).bytes_right);
+    EXPECT_EQ(stats().num_pages, 1u);
+    EXPECT_EQ(stats().size_bytes, file_bytes(50'000));
+    EXPECT_TRUE(check_index().ok());
+    store_.reset();
+  }
+}
+
 }  // namespace
 }  // namespace pando::testing

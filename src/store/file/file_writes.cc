@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FileStore::put. A page is hashed while those before it are on their way, written in one request
 // to a file without a name or a temporary one, and named when it is whole: a process that is killed
-// leaves nothing but temporaries. A page that is there already is kept.
+// leaves nothing but temporaries. A page that is there already is kept, unless it has another size.
 //
 // With `sync` the bytes are on the disk before the file is named, and the directories before the
 // page is reported; directories are synced once for several pages, because each time costs the file
@@ -23,7 +23,8 @@ class Writer {
   void start(std::size_t i) {
     const StorePage& page = batch_.page(i);
     if (Status valid = check_key(page.key); !valid) return failed(i, valid);
-    if (const auto found = files_.touch(page.key)) {
+    if (const auto found = files_.touch(page.key);
+        found && found->size_bytes == page.size_bytes()) {
       if (found->restamp) files_.stamp(files_.member()->directory().open_page(page.key, O_RDONLY));
       return batch_.done(i);
     }

@@ -168,7 +168,8 @@ Result<PageWrite> PageFiles::find_room(const std::shared_ptr<Membership>& member
   for (bool cleaned_up = false;;) {
     const Result<std::optional<RecordId>> record = member->index().begin_write(key, page_bytes);
     if (!record) return record.error();
-    if (record->has_value()) return PageWrite{.member = member, .record = **record};
+    if (record->has_value())
+      return PageWrite{.member = member, .record = **record, .page_bytes = page_bytes};
     Result<std::optional<Evicted>> evicted = evict_oldest(member, needed, flags);
     if (!evicted) return evicted.error();
     if (evicted->has_value()) {
@@ -195,6 +196,7 @@ Result<std::optional<PageWrite>> PageFiles::take_over(Evicted evicted, std::stri
     abandon(write);
     return reused.error();
   }
+  write.page_bytes = page_bytes;
   return std::optional(std::move(write));
 }
 
@@ -280,10 +282,15 @@ Status PageFiles::commit(PageWrite& write, std::string_view key) {
   const StoreDirectory& directory = write.member->directory();
   FileIndex& index = write.member->index();
   const Membership::KeyLock lock(*write.member, key);
-  if (index.contains(key)) {  // another thread or process put it meanwhile
+  const std::optional<std::uint64_t> there = index.size_of(key);
+  if (there == write.page_bytes) {  // another thread or process put it meanwhile
     abandon(write);
     return {};
   }
+  // One of another size goes: its file is named over.
+  RecordId replaced = kNoUnit;
+  if (there)
+    if (const auto removal = index.begin_remove(key)) replaced = removal->record;
   Directory in = directory.subdirectory_of(key);
   int why = move_to(write, in, name);
   if (why == ENOENT && directory.make_subdirectory(directory_of(key)).ok()) {
@@ -294,6 +301,9 @@ Status PageFiles::commit(PageWrite& write, std::string_view key) {
     static_cast<void>(directory.set_aside(in, name).ok());
     why = move_to(write, in, name);
   }
+  if (replaced != kNoUnit && why == 0) index.end(replaced);
+  if (replaced != kNoUnit && why != 0)
+    static_cast<void>(index.commit(replaced, now_seconds()).ok());
   if (why != 0)
     return make_error(ErrorCode::io_error, "cannot name a file {}: {}", path_of(key),
                       errno_text(why));
@@ -408,13 +418,6 @@ void PageFiles::set_aside_damaged(std::string_view key, const Fd& file) {
   const std::shared_ptr<Membership> now = member();
   const Membership::KeyLock lock(*now, key);
   if (is_file_of(*now, key, file)) set_aside(*now, key);
-}
-
-void PageFiles::set_aside_other_size(std::string_view key, std::uint64_t page_bytes) {
-  const std::shared_ptr<Membership> now = member();
-  const Membership::KeyLock lock(*now, key);
-  const std::optional<std::uint64_t> found = now->index().size_of(key);
-  if (found && *found != page_bytes) set_aside(*now, key);
 }
 
 /// With the key's lock held.

@@ -40,6 +40,7 @@ struct PageWrite {
   std::shared_ptr<Membership> member = {};
   RecordId record = kNoUnit;
   Fd file = {};
+  std::uint64_t page_bytes = 0;
   std::string name = {};   ///< in the member's temporaries; empty: it has none yet
   bool is_reused = false;  ///< has its blocks already
 };
@@ -83,8 +84,8 @@ class PageFiles {
   Result<PageWrite> begin_write(std::string_view key, std::uint64_t page_bytes, int flags);
   /// After the disk was full all the same: evicts twice what the page needs.
   Status make_more_room(std::uint64_t page_bytes);
-  /// The file is whole: from now on it is the page's, unless the page has come meanwhile. After an
-  /// error, abandon() it.
+  /// The file is whole: from now on it is the page's, unless the page has come meanwhile with as
+  /// many bytes. After an error, abandon() it.
   Status commit(PageWrite& write, std::string_view key);
   /// Removes the file and gives its room back.
   void abandon(PageWrite& write);
@@ -102,8 +103,6 @@ class PageFiles {
   /// What was read from a page's file is not what was written. Does nothing if the page has another
   /// file by now.
   void set_aside_damaged(std::string_view key, const Fd& file);
-  /// The page is not as long as who asks for it thinks.
-  void set_aside_other_size(std::string_view key, std::uint64_t page_bytes);
 
   void add_stats(BackendStats& stats) const;
 
