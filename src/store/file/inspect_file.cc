@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 
 #include "base/check.h"
 #include "store/file/fd.h"
@@ -78,7 +79,12 @@ Status read_whole(const Fd& file, const struct stat& info, std::string_view key,
   const std::uint64_t expected = file_bytes(header->tag.size_bytes);
   if (const auto size_bytes = static_cast<std::uint64_t>(info.st_size); size_bytes != expected)
     return make_error(ErrorCode::corrupt, "{}", wrong_length(size_bytes, expected));
-  page_bytes.resize(header->tag.size_bytes);
+  try {
+    page_bytes.resize(header->tag.size_bytes);
+  } catch (const std::bad_alloc&) {  // it is not the others' fault
+    return make_error(ErrorCode::out_of_capacity, "no memory for its {} bytes",
+                      header->tag.size_bytes);
+  }
   pieces.push_back({page_bytes.data(), page_bytes.size()});
   done = transfer_rest({.fd = file.get(), .pieces = pieces}, block.size());
   // It will not be read again soon: what others read stays in memory instead.

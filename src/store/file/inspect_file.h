@@ -39,9 +39,9 @@ struct FileFinding {
 FileFinding inspect_file(const Directory& in, const std::string& name, std::uint8_t directory);
 
 /// Reads all of a page's file into `page_bytes`, which takes its size. corrupt: header, key, length
-/// or checksum are not as they were written. not_found: there is no file, or another one by now:
-/// a process that has the store open may have evicted the page and written over its file. Leaves
-/// the time of the file as it is.
+/// or checksum are not as they were written. out_of_capacity: there is no memory for it. not_found:
+/// there is no file, or another one by now: a process that has the store open may have evicted the
+/// page and written over its file. Leaves the time of the file as it is.
 Status check_file(const Directory& in, const std::string& key, std::vector<std::byte>& page_bytes);
 
 }  // namespace pando

@@ -73,6 +73,9 @@ Result<PageHeader> decode(ConstBlock block) {
   if (layout.key_bytes > kMaxKeyBytes)
     return make_error(ErrorCode::corrupt, "its key has {} bytes, expected at most {}",
                       layout.key_bytes, kMaxKeyBytes);
+  if (layout.page_bytes > kMaxPageBytes)
+    return make_error(ErrorCode::corrupt, "its page has {} bytes, expected at most {}",
+                      layout.page_bytes, kMaxPageBytes);
   return PageHeader{std::string(layout.key, layout.key_bytes),
                     {layout.page_bytes, layout.checksum_low, layout.checksum_high}};
 }

@@ -29,6 +29,9 @@ constexpr std::uint64_t file_bytes(std::uint64_t page_bytes) {
   return kBlockBytes + whole_blocks(page_bytes);
 }
 
+/// More is no page: what a header says takes memory, and must not wrap with header and padding.
+inline constexpr std::uint64_t kMaxPageBytes = std::uint64_t{1} << 34;
+
 struct PageHeader {
   std::string key;
   PageTag tag;

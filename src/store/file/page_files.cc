@@ -143,6 +143,9 @@ std::vector<StoredPage> PageFiles::list_some(std::size_t& cursor) {
 
 Result<PageWrite> PageFiles::begin_write(std::string_view key, std::uint64_t page_bytes,
                                          int flags) {
+  if (page_bytes > kMaxPageBytes)
+    return make_error(ErrorCode::invalid_argument, "a page of {} bytes; expected at most {}",
+                      page_bytes, kMaxPageBytes);
   const std::uint64_t needed = file_bytes(page_bytes);
   if (needed > capacity_bytes_)
     return make_error(ErrorCode::invalid_argument,
