@@ -58,6 +58,7 @@ endfunction()
 
 function(pando_add_file_store target)
   target_sources(${target} PRIVATE
+    src/store/file/directory.cc
     src/store/file/file_index.cc
     src/store/file/file_reader.cc
     src/store/file/file_reads.cc

@@ -143,7 +143,7 @@ struct BackendStats {
   /// Pages that went to stay within the capacity, since it was opened.
   std::uint64_t evicted_pages = 0;
   std::uint64_t damaged_pages = 0;  ///< pages found damaged and set aside
-  std::uint64_t foreign_files = 0;  ///< files found beside its own, left alone or set aside
+  std::uint64_t foreign_files = 0;  ///< files found beside its own, and left alone
   std::uint64_t reconnects = 0;     ///< connections to servers that had to be made again
 };
 

@@ -57,11 +57,9 @@ class MemoryStore final : public StoreBackend {
     for (std::size_t i = 0; i < batch.size() && !batch.stopped(); ++i) {
       const StorePage& page = batch.page(i);
       const std::optional<Entry> entry = use(page.key);
-      if (!entry) {
+      // One of another size is not the page that is asked for, and may be another caller's.
+      if (!entry || entry->bytes->size() != page.size_bytes()) {
         batch.missing(i);
-      } else if (entry->bytes->size() != page.size_bytes()) {
-        set_aside(*entry);
-        batch.damaged(i);
       } else {
         copy_to(page, entry->bytes->data());
         if (!batch.arrived(i, entry->tag)) set_aside(*entry);

@@ -27,9 +27,10 @@ struct Living final : Liveness {
 
 class FileIndexTest : public ::testing::Test {
  protected:
+  IndexPlace place() const { return {Directory::here(), path_, path_}; }
   /// A new one, with us as member 0.
   FileIndex& make(std::uint64_t capacity_bytes = kEndless) {
-    auto mapping = IndexMapping::create(path_, capacity_bytes);
+    auto mapping = IndexMapping::create(place(), capacity_bytes);
     if (!mapping) throw std::runtime_error(mapping.error().message);
     (*mapping)->header().ready = 1;
     index_ = std::make_unique<FileIndex>(std::move(*mapping), 0, living_);
@@ -39,7 +40,7 @@ class FileIndexTest : public ::testing::Test {
     return std::make_unique<FileIndex>(attach_mapping(), member, living_);
   }
   std::unique_ptr<IndexMapping> attach_mapping() {
-    auto mapping = IndexMapping::attach(path_);
+    auto mapping = IndexMapping::attach(place());
     if (!mapping) throw std::runtime_error(mapping.error().message);
     return std::move(*mapping);
   }
@@ -242,7 +243,7 @@ TEST_F(FileIndexTest, RecordsOfTheDeadAreListedAndEnded) {
 
 TEST_F(FileIndexTest, WhatIsNoIndexIsNotAttachedTo) {
   const auto refused = [&] {
-    const auto mapping = IndexMapping::attach(path_);
+    const auto mapping = IndexMapping::attach(place());
     return !mapping.ok() && mapping.error().code == ErrorCode::corrupt;
   };
   EXPECT_TRUE(refused());  // none

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file store from outside: everything is seen, nothing is touched unless that was asked for.
+#include <sys/resource.h>
+
 #include <set>
 
 #include "store/store_reader.h"
 #include "support/file_store_fixture.h"
+#include "support/in_child.h"
 
 namespace pando::testing {
 namespace {
@@ -66,6 +69,61 @@ TEST_F(FileReaderTest, ReadsWhatWasPutAndSaysWhatIsWrong) {
   EXPECT_EQ(from->read(test_key(99), bytes).error().code, ErrorCode::not_found);
   EXPECT_FALSE(from->read("../escape", bytes).ok());
   EXPECT_TRUE(fs::exists(file(keys[1])));
+}
+
+TEST_F(FileReaderTest, ASizeThatWrapsIsDamageAndStopsNothing) {
+  const Keys keys = test_keys(0, 4);
+  put_and_close(keys);
+  // With header and padding the first two are as many bytes as the file has, in 64 bits.
+  forge_header(file(keys[0]), UINT64_MAX);
+  fs::resize_file(file(keys[0]), kBlockBytes);
+  forge_header(file(keys[1]), UINT64_MAX - kBlockBytes + 2);
+  fs::resize_file(file(keys[1]), kBlockBytes);
+  forge_header(file(keys[2]), std::uint64_t{1} << 62);
+  const auto from = reader();
+  std::set<std::string> pages, odd;
+  ASSERT_TRUE(from->list(
+                      [&](const KeptPage& page) {
+                        pages.insert(page.key);
+                        return true;
+                      },
+                      [&](const OddEntry& entry) { odd.insert(entry.place); })
+                  .ok());
+  EXPECT_EQ(pages, (std::set<std::string>{keys[3]}));
+  EXPECT_EQ(odd, (std::set<std::string>{file(keys[0]), file(keys[1]), file(keys[2])}));
+  std::vector<std::byte> bytes;
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(from->read(keys[static_cast<std::size_t>(i)], bytes).error().code,
+              ErrorCode::corrupt);
+  open();
+  EXPECT_EQ(stats().damaged_pages, 3u);
+  EXPECT_EQ(stats().size_bytes, capacity_for(1));
+}
+
+TEST_F(FileReaderTest, APageThatTakesMoreThanThereIsMemoryIsAnError) {
+  put_and_close(test_keys(0, 1));
+  const std::uint64_t huge = kMaxPageBytes;  // in a file that takes no room
+  forge_header(file(test_key(0)), huge);
+  fs::resize_file(file(test_key(0)), file_bytes(huge));
+  const auto from = reader();
+  EXPECT_EQ(failure_in_child([&] {
+              const rlimit limit{std::uint64_t{1} << 32, std::uint64_t{1} << 32};
+              ::setrlimit(RLIMIT_AS, &limit);
+              std::vector<std::byte> bytes;
+              const Status read = from->read(test_key(0), bytes);
+              return !read && read.error().code == ErrorCode::out_of_capacity;
+            }),
+            "");
+}
+
+TEST_F(FileReaderTest, APageOfANewerVersionIsLeftAlone) {
+  put_and_close(test_keys(0, 2));
+  forge_header(file(test_key(0)), 8192, 99);
+  open();
+  EXPECT_EQ(stats().damaged_pages, 0u);
+  EXPECT_EQ(num_set_aside(), 0u);
+  EXPECT_TRUE(pages_exist(*store_, {test_key(0)}).all(PageOutcome::missing));
+  EXPECT_TRUE(fs::exists(file(test_key(0))));
 }
 
 TEST_F(FileReaderTest, EmptyPagesAreReadToo) {

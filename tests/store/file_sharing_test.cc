@@ -113,9 +113,9 @@ TEST_F(FileSharing, AFileWithoutANameGoesWithItsWriter) {
     PageFiles& theirs = static_cast<FileStore&>(*own).files();
     auto half = theirs.begin_write(test_key(0), 8192, 0);
     auto named = theirs.begin_write(test_key(1), 8192, 0);
-    if (!half->path.empty()) std::_Exit(0);
+    if (!half->name.empty()) std::_Exit(0);
     fs::create_directories(fs::path(file(test_key(1))).parent_path());
-    give_name(named->file, file(test_key(1)));
+    give_name(named->file, Directory::here(), file(test_key(1)));
     ::kill(::getpid(), SIGKILL);
   }
   int status = 0;
@@ -144,7 +144,7 @@ TEST_F(FileSharing, WhatADeadOneLeftIsCleanedUpByAnother) {
     auto half = theirs.begin_write(test_key(0), 8192, 0);
     auto renamed = theirs.begin_write(test_key(1), 8192, 0);
     fs::create_directories(fs::path(file(test_key(1))).parent_path());
-    fs::rename(renamed->path, file(test_key(1)));
+    fs::rename(theirs.member()->temporaries_path() + "/" + renamed->name, file(test_key(1)));
     const auto member = theirs.member();
     const Membership::KeyLock lock(*member, test_key(2));
     member->index().begin_remove(test_key(2));
@@ -173,7 +173,8 @@ TEST_F(FileSharing, CleaningIsTakenOverFromADeadCleaner) {
   ASSERT_EQ(::pipe(ends), 0);
   const pid_t cleaner = ::fork();
   if (cleaner == 0) {  // has the role, and dies with it
-    LockFile lock = std::move(*LockFile::open(options_.directory, LockFile::Mode::shared, false));
+    const StoreDirectory directory = std::move(*StoreDirectory::open(options_.directory));
+    LockFile lock = std::move(*LockFile::open(directory, LockFile::Mode::shared, false));
     const char got = lock.try_lock_cleaning() ? 'y' : 'n';
     static_cast<void>(!::write(ends[1], &got, 1));
     ::pause();
@@ -243,7 +244,8 @@ TEST_F(FileSharing, NonsenseInTheIndexOfTheLivingIsFoundAndItIsMadeAnew) {
   const auto second = open_store(options_);
   ASSERT_TRUE(put_pages(*store_, test_keys(0, 30)).all(PageOutcome::done));
   {
-    auto scribble = std::move(*IndexMapping::attach(index_path()));
+    auto scribble =
+        std::move(*IndexMapping::attach({Directory::here(), index_path(), index_path()}));
     for (UnitId id = 1; id < 60; ++id) scribble->unit(id).page.next = 0xffff'fff0 + id;
   }
   for (int round = 0; round < 3; ++round)  // finds nothing, or the right bytes

@@ -30,14 +30,6 @@ TEST_F(FileStoreFault, ADamagedPageIsSetAsideWhenItIsRead) {
   EXPECT_EQ(stats().size_bytes, capacity_for(4));
 }
 
-TEST_F(FileStoreFault, APageOfAnotherSizeIsDamaged) {
-  open();
-  ASSERT_TRUE(put_pages(*store_, {test_key(0)}, {8192}).all(PageOutcome::done));
-  EXPECT_TRUE(get_pages(*store_, {test_key(0)}, {8191}).all(PageOutcome::damaged));
-  EXPECT_EQ(stats().damaged_pages, 1u);
-  EXPECT_EQ(stats().num_pages, 0u);
-}
-
 TEST_F(FileStoreFault, BytesOfAnotherPageAreDamage) {
   open();
   ASSERT_TRUE(put_pages(*store_, test_keys(0, 2)).all(PageOutcome::done));
@@ -68,15 +60,6 @@ TEST_F(FileStoreFault, APageGoesOverAFileThatIsNoPage) {
     EXPECT_TRUE(get_pages(*store_, test_keys(0, 3)).bytes_right);
     EXPECT_EQ(num_temporaries(options_.directory), 0u);
   }
-}
-
-TEST_F(FileStoreFault, ADirectoryInThePlaceOfAPageFailsIt) {
-  open();
-  fs::create_directories(file(test_key(0)));
-  const Outcomes outcomes = put_pages(*store_, {test_key(0)});
-  EXPECT_TRUE(outcomes.all(PageOutcome::failed));
-  EXPECT_EQ(stats().size_bytes, 0u);
-  EXPECT_EQ(num_temporaries(options_.directory), 0u);
 }
 
 TEST_F(FileStoreFault, ARemovedDirectoryIsMadeAgain) {
@@ -159,7 +142,7 @@ TEST_F(FileStoreFault, ADirectoryRemovedWhileThreadsWriteDoesNoHarm) {
 class FileStoreFullDisk : public FileStoreTest,
                           public ::testing::WithParamInterface<std::pair<bool, bool>> {
  protected:
-  void SetUp() override { mount("size=4m"); }
+  void SetUp() override { mount("size=4m,mode=700"); }
   void mount(const char* limits) {
     options_.io_uring = GetParam().first;
     options_.direct = GetParam().second;
@@ -211,7 +194,7 @@ TEST_P(FileStoreFullDisk, FailsWhereSomebodyElseFillsIt) {
 // 60 files and directories.
 class FileStoreFullInodes : public FileStoreFullDisk {
  protected:
-  void SetUp() override { mount("size=64m,nr_inodes=60"); }
+  void SetUp() override { mount("size=64m,nr_inodes=60,mode=700"); }
 };
 INSTANTIATE_TEST_SUITE_P(EveryWay, FileStoreFullInodes,
                          ::testing::Values(std::pair{true, true}, std::pair{false, false}));

@@ -101,23 +101,6 @@ TEST_F(FileStoreRestart, AFileUnderAnotherPagesNameIsDamaged) {
   EXPECT_TRUE(pages_exist(*store_, {other}).all(PageOutcome::missing));
 }
 
-TEST_F(FileStoreRestart, ForeignFilesAmongPagesAreSetAside) {
-  put_and_close(test_keys(0, 2));
-  const std::string& root = options_.directory;
-  fs::create_directories(root + "/ab");
-  std::ofstream(root + "/ab/.hidden") << "x";
-  std::ofstream(root + "/ab/cd-in-the-wrong-place") << "x";
-  fs::create_directories(root + "/ab/abfolder");
-  fs::create_symlink("/etc/passwd", root + "/ab/ablink");
-  ASSERT_EQ(::mkfifo((root + "/ab/abpipe").c_str(), 0600), 0);
-  open();
-  EXPECT_EQ(stats().foreign_files, 5u);
-  EXPECT_EQ(num_set_aside(), 5u);
-  EXPECT_EQ(num_entries(root + "/ab"), 0u);
-  EXPECT_EQ(stats().num_pages, 2u);
-  EXPECT_TRUE(fs::exists("/etc/passwd"));
-}
-
 TEST_F(FileStoreRestart, FilesBesideTheStoreAreLeftAlone) {
   put_and_close(test_keys(0, 1));
   std::ofstream(options_.directory + "/README") << "mine";

@@ -160,7 +160,8 @@ TEST_P(FileStoreIo, SyncedPagesAreReportedAndFound) {
 TEST_F(FileStoreTest, DirectIoIsUsedWhereItIsSupported) {
   open();
   const IoMode& mode = static_cast<FileStore&>(*store_).mode();
-  EXPECT_EQ(mode.direct_alignment, StoreDirectory::probe_direct(options_.directory + "/probe"));
+  EXPECT_EQ(mode.direct_alignment,
+            StoreDirectory::probe_direct(Directory::at(options_.directory), "probe"));
   options_.direct = false;
   options_.io_uring = false;
   reopen();

@@ -7,6 +7,7 @@ pando_test(file_store_test LABEL unit SOURCES
   store/import_sglang_test.cc
   store/page_file_test.cc)
 pando_test(file_store_fault_test LABEL fault SOURCES store/file_store_fault_test.cc)
+pando_test(file_trust_test LABEL fault SOURCES store/file_trust_test.cc)
 pando_test(file_store_model_test LABEL model SOURCES store/file_store_model_test.cc
            LIBRARIES rapidcheck)
 

@@ -163,6 +163,17 @@ TEST_F(RedisStore, AValueThatIsNotWhatWasPutIsDamagedAndGoes) {
   EXPECT_EQ(count(*again, PageOutcome::missing), 5u);
 }
 
+TEST_F(RedisStore, AGetOfAnotherSizeIsAMissAndCostsNobodyThePage) {
+  const Pages pages("p", 5, 1000);
+  put(pages);
+  for (const std::size_t size_bytes : {1, 999, 1001, 100'000}) {
+    const auto read = call(*store_, Kind::get, Pages("p", 5, size_bytes));
+    EXPECT_EQ(count(*read, PageOutcome::missing), 5u) << message(*read);
+  }
+  EXPECT_EQ(store_->stats().damaged_pages, 0u);
+  EXPECT_EQ(count(*call(*store_, Kind::get, Pages("p", 5, 1000)), PageOutcome::done), 5u);
+}
+
 TEST_F(RedisStore, AKeyOfAnotherTypeFailsWithTheServersWords) {
   server_->command({"LPUSH", "pando:p0", "x"});
   const auto read = call(*store_, Kind::get, Pages("p", 2, 1000));

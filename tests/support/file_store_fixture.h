@@ -2,10 +2,14 @@
 // A file store in a directory of its own, and a look at the files behind its back.
 #pragma once
 
+#define XXH_INLINE_ALL
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -28,6 +32,22 @@ inline std::unique_ptr<StoreBackend> open_store(const FileStoreOptions& options)
 
 inline std::string path_of(const std::string& directory, const std::string& key) {
   return fmt::format("{}/{:02x}/{}", directory, directory_of(key), key);
+}
+
+/// Changes numbers in a page's header and makes its checksum right again, as who forges one would.
+inline void forge_header(const std::string& path, std::uint64_t page_bytes,
+                         std::uint32_t version = 1) {
+  std::array<char, kBlockBytes> block;
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.read(block.data(), block.size());
+  constexpr std::uint64_t kNone = 0;
+  std::memcpy(block.data() + 8, &version, sizeof version);
+  std::memcpy(block.data() + 16, &page_bytes, sizeof page_bytes);
+  std::memcpy(block.data() + 40, &kNone, sizeof kNone);
+  const std::uint64_t checksum = XXH3_64bits(block.data(), block.size());
+  std::memcpy(block.data() + 40, &checksum, sizeof checksum);
+  file.seekp(0);
+  file.write(block.data(), block.size());
 }
 
 /// XORs one byte.

@@ -49,6 +49,18 @@ TEST_F(StoreCommand, ListsWhatAReplayHasStored) {
   EXPECT_EQ(verified["bad"], 0);
 }
 
+TEST_F(StoreCommand, VerifyNamesAForgedHeaderAndGoesOn) {
+  const Keys keys = test_keys(0, 4);
+  put(keys);
+  forge_header(file(keys[1]), UINT64_MAX);
+  fs::resize_file(file(keys[1]), kBlockBytes);
+  const nlohmann::json found = store_json("verify", {}, 1);
+  EXPECT_EQ(found["good_pages"], 3);
+  EXPECT_EQ(found["bad"], 1);
+  ASSERT_EQ(found["entries"].size(), 1u);
+  EXPECT_EQ(found["entries"][0]["place"], file(keys[1]));
+}
+
 TEST_F(StoreCommand, JsonGoesToAFileAsAWhole) {
   put(test_keys(0, 3));
   const std::string file = temp_ / "ls.json";

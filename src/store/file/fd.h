@@ -55,6 +55,15 @@ class Fd {
 /// No room for more: blocks, inodes, or what a quota allows.
 inline bool is_full(int error) { return error == ENOSPC || error == EDQUOT; }
 
+/// Says something of this process or machine, nothing of the file.
+inline bool is_shortage(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM || error == EAGAIN;
+}
+/// Of open(): there is a link, a directory, a pipe or the like under this name.
+inline bool is_no_file(int error) {
+  return error == ELOOP || error == EISDIR || error == ENXIO || error == ENODEV;
+}
+
 inline std::string errno_text(int error) { return std::generic_category().message(error); }
 
 }  // namespace pando

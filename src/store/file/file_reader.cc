@@ -2,12 +2,10 @@
 // A file store from outside. Lists some of the 256 directories at a time, each on a thread of its
 // own because most of it is waiting for the disk, and hands them over in order: what is kept in
 // memory is a share of the keys, and pages of a KeySpace come sorted.
-#include <dirent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <system_error>
 #include <thread>
 
@@ -20,8 +18,6 @@
 
 namespace pando {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::size_t kDirectories = 256;
 constexpr std::size_t kAtATime = 8;
@@ -37,28 +33,24 @@ struct Listed {
   std::vector<OddEntry> odd;
 };
 
-Listed list_directory(const std::string& path, std::uint8_t number) {
+Listed list_directory(const StoreDirectory& directory, std::uint8_t number) {
   Listed listed;
-  struct Close {
-    void operator()(DIR* open) const { ::closedir(open); }
-  };
-  const std::unique_ptr<DIR, Close> entries(::opendir(path.c_str()));
-  if (entries == nullptr) {
-    if (errno != ENOENT)  // made when first needed
-      listed.odd.push_back({OddEntry::Kind::unreadable, path, errno_text(errno)});
-    return listed;
-  }
-  while (const dirent* entry = ::readdir(entries.get())) {
-    const std::string name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    std::string file = fmt::format("{}/{}", path, name);
-    FileFinding found = inspect_file(file, name, number);
-    if (found.verdict == FileVerdict::page) {
-      listed.pages.push_back(std::move(found.page));
-    } else if (found.verdict != FileVerdict::gone) {
-      listed.odd.push_back({kind_of(found.verdict), std::move(file), std::move(found.why)});
-    }
-  }
+  const std::string path =
+      fmt::format("{}/{}", directory.root(), StoreDirectory::subdirectory_name(number));
+  const Directory in = directory.subdirectory(number);
+  int why = in.error();
+  if (in.ok())
+    why = in.for_each_name([&](const std::string& name) {
+      FileFinding found = inspect_file(in, name, number);
+      if (found.verdict == FileVerdict::page) {
+        listed.pages.push_back(std::move(found.page));
+      } else if (found.verdict != FileVerdict::gone) {
+        listed.odd.push_back(
+            {kind_of(found.verdict), fmt::format("{}/{}", path, name), std::move(found.why)});
+      }
+    });
+  if (why != 0 && why != ENOENT)  // made when first needed
+    listed.odd.push_back({OddEntry::Kind::unreadable, path, errno_text(why)});
   std::sort(listed.pages.begin(), listed.pages.end(),
             [](const ScannedFile& a, const ScannedFile& b) { return a.key < b.key; });
   std::sort(listed.odd.begin(), listed.odd.end(),
@@ -67,14 +59,13 @@ Listed list_directory(const std::string& path, std::uint8_t number) {
 }
 
 /// Entries of a directory and the bytes of their files.
-void count_files(const std::string& directory, std::uint64_t& num, std::uint64_t& size_bytes) {
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+void count_files(const Directory& directory, std::uint64_t& num, std::uint64_t& size_bytes) {
+  if (!directory.ok()) return;
+  directory.for_each_name([&](const std::string& name) {
+    const std::optional<struct stat> info = directory.look_at(name);
     ++num;
-    std::error_code no_file;
-    const std::uint64_t bytes = it->file_size(no_file);
-    if (!no_file) size_bytes += bytes;
-  }
+    if (info && S_ISREG(info->st_mode)) size_bytes += static_cast<std::uint64_t>(info->st_size);
+  });
 }
 
 class FileReader final : public StoreReader {
@@ -102,12 +93,15 @@ class FileReader final : public StoreReader {
 
   Status read(std::string_view key, std::vector<std::byte>& bytes) override {
     if (Status valid = check_key(key); !valid) return valid;
-    return check_file(directory_.path_of(key), key, bytes);
+    const Directory in = directory_.subdirectory_of(key);
+    if (in.ok()) return check_file(in, std::string(key), bytes);
+    return make_error(in.error() == ENOENT ? ErrorCode::not_found : ErrorCode::io_error,
+                      "cannot open its directory: {}", errno_text(in.error()));
   }
 
   Result<StoreRoom> room() override {
     StoreRoom room{.free_bytes = directory_.free_bytes()};
-    count_files(directory_.set_aside_root(), room.num_set_aside, room.set_aside_bytes);
+    count_files(directory_.set_aside_folder(), room.num_set_aside, room.set_aside_bytes);
     count_unfinished(room);
     return room;
   }
@@ -115,15 +109,24 @@ class FileReader final : public StoreReader {
   Status remove(const std::vector<std::string>& keys) override {
     for (const std::string& key : keys) {
       if (Status valid = check_key(key); !valid) return valid;
-      const std::string path = directory_.path_of(key);
-      if (::unlink(path.c_str()) != 0 && errno != ENOENT)
-        return make_error(ErrorCode::io_error, "cannot remove {}: {}", path, errno_text(errno));
+      const Directory in = directory_.subdirectory_of(key);
+      if (const int why = in.ok() ? in.unlink(key) : in.error(); why != 0 && why != ENOENT)
+        return make_error(ErrorCode::io_error, "cannot remove {}: {}", directory_.path_of(key),
+                          errno_text(why));
     }
     return {};
   }
 
   Result<std::string> put_away(const OddEntry& entry) override {
-    Result<std::string> to = directory_.set_aside(entry.place);
+    const std::size_t slash = entry.place.rfind('/');
+    if (slash == entry.place.npos || slash <= directory_.root().size())
+      return make_error(ErrorCode::invalid_argument, "{} is not among the pages", entry.place);
+    const Directory in =
+        directory_.directory().enter(entry.place.substr(directory_.root().size() + 1, 2));
+    if (!in.ok())
+      return make_error(ErrorCode::io_error, "cannot set {} aside: {}", entry.place,
+                        errno_text(in.error()));
+    Result<std::string> to = directory_.set_aside(in, entry.place.substr(slash + 1));
     if (!to) return to;
     return fmt::format("moved to {}", *to);
   }
@@ -133,7 +136,7 @@ class FileReader final : public StoreReader {
     std::array<Listed, kAtATime> some;
     const auto work = [&](std::size_t i) {
       const auto number = static_cast<std::uint8_t>(first + i);
-      some[i] = list_directory(directory_.subdirectory(number), number);
+      some[i] = list_directory(directory_, number);
     };
     std::vector<std::thread> threads;
     std::size_t i = 1;
@@ -161,15 +164,17 @@ class FileReader final : public StoreReader {
 
   /// Files of members, alive or dead, and of versions that had none.
   void count_unfinished(StoreRoom& room) const {
-    std::error_code error;
-    for (fs::recursive_directory_iterator it(directory_.temporaries(), error), end;
-         !error && it != end; it.increment(error)) {
-      std::error_code no_file;
-      const std::uint64_t bytes = it->file_size(no_file);
-      if (no_file) continue;
-      ++room.num_unfinished;
-      room.unfinished_bytes += bytes;
-    }
+    const Directory all = directory_.temporaries();
+    if (!all.ok()) return;
+    all.for_each_name([&](const std::string& name) {
+      const std::optional<struct stat> info = all.look_at(name);
+      if (info && S_ISREG(info->st_mode)) {
+        ++room.num_unfinished;
+        room.unfinished_bytes += static_cast<std::uint64_t>(info->st_size);
+      } else if (const Directory of_member = all.enter(name); of_member.ok()) {
+        count_files(of_member, room.num_unfinished, room.unfinished_bytes);
+      }
+    });
   }
 
   StoreDirectory directory_;
@@ -181,17 +186,18 @@ class FileReader final : public StoreReader {
 
 Result<std::unique_ptr<StoreReader>> open_file_reader(const std::string& directory,
                                                       StoreAccess access) {
-  Result<StoreDirectory> named = StoreDirectory::name(directory);
-  if (!named) return named.error();
-  if (Status there = named->check_there(); !there) return there.error();
+  const Result<std::string> root = StoreDirectory::absolute(directory);
+  if (!root) return root.error();
+  Result<StoreDirectory> opened = StoreDirectory::open(*root);
+  if (!opened) return opened.error();
   Result<LockFile> lock = access == StoreAccess::read
-                              ? LockFile::open_to_look(named->root())
-                              : LockFile::open(named->root(), LockFile::Mode::exclusive, false);
+                              ? LockFile::open_to_look(*opened)
+                              : LockFile::open(*opened, LockFile::Mode::exclusive, false);
   if (!lock) return lock.error();
   if (access == StoreAccess::write)
-    if (Status made = named->make_inside(); !made) return made.error();
+    if (Status made = opened->make_inside(); !made) return made.error();
   return std::unique_ptr<StoreReader>(
-      std::make_unique<FileReader>(std::move(*named), std::move(*lock)));
+      std::make_unique<FileReader>(std::move(*opened), std::move(*lock)));
 }
 
 }  // namespace pando

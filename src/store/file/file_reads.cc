@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FileStore::get. A page is opened, read in one request with its header, and checked while others
-// are on their way. What is not as it was written is set aside.
+// are on their way. What is not as it was written is set aside. What cannot be read is no page
+// until somebody puts it again, or it can.
 #include "base/check.h"
 #include "store/file/file_store.h"
 
@@ -16,11 +17,8 @@ class Reader {
     const StorePage& page = batch_.page(i);
     if (Status valid = check_key(page.key); !valid) return batch_.failed(i, valid.error().message);
     const auto found = files_.touch(page.key);
-    if (!found) return batch_.missing(i);
-    if (found->size_bytes != page.size_bytes()) {
-      files_.set_aside_other_size(page.key, page.size_bytes());
-      return batch_.damaged(i);
-    }
+    // One of another size is not the page that is asked for, and may be another caller's.
+    if (!found || found->size_bytes != page.size_bytes()) return batch_.missing(i);
     PageTransfer& transfer = lane_.take();
     transfer.page = i;
     transfer.restamp = found->restamp;
@@ -44,13 +42,13 @@ class Reader {
     transfer.read = files_.open_page(page.key, mode_.open_flags());
     if (!transfer.read.file.ok()) {
       const int why = transfer.read.file.error();
-      if (why == ENOENT || why == ENOTDIR) {  // evicted just now, or behind our back
-        files_.forget_if_gone(page.key);
+      // Evicted just now, or changed behind our back. A put then goes over whatever is there.
+      if (!is_shortage(why)) files_.forget_unopened(page.key);
+      if (why == ENOENT || why == ENOTDIR || is_no_file(why)) {
         batch_.missing(transfer.page);
       } else {
         batch_.failed(transfer.page,
-                      fmt::format("cannot open {}: {}", files_.directory().path_of(page.key),
-                                  errno_text(why)));
+                      fmt::format("cannot open {}: {}", files_.path_of(page.key), errno_text(why)));
       }
       return false;
     }
@@ -67,10 +65,11 @@ class Reader {
   void check(PageTransfer& transfer, const Lane::Done& done) {
     const std::size_t i = transfer.page;
     const StorePage& page = batch_.page(i);
+    if (done.error != 0 && !is_shortage(done.error))
+      files_.forget_unread(page.key, transfer.read.file);
     if (done.error != 0)
-      return batch_.failed(i,
-                           fmt::format("cannot read {}: {}", files_.directory().path_of(page.key),
-                                       errno_text(done.error)));
+      return batch_.failed(
+          i, fmt::format("cannot read {}: {}", files_.path_of(page.key), errno_text(done.error)));
     const Result<PageHeader> header = decode(transfer.header());
     const bool is_whole =
         done.size_bytes == file_bytes(page.size_bytes()) && header.ok() && header->key == page.key;

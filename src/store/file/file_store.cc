@@ -13,7 +13,8 @@ IoMode find_mode(const FileStoreOptions& options, PageFiles& files) {
   IoMode mode{.depth = options.depth};
   mode.uring = options.io_uring && make_uring_io(1) != nullptr;
   if (options.direct)
-    mode.direct_alignment = StoreDirectory::probe_direct(files.member()->new_temporary());
+    mode.direct_alignment = StoreDirectory::probe_direct(files.member()->temporaries(),
+                                                         files.member()->new_temporary());
   return mode;
 }
 

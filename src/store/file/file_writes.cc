@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FileStore::put. A page is hashed while those before it are on their way, written in one request
 // to a file without a name or a temporary one, and named when it is whole: a process that is killed
-// leaves nothing but temporaries. A page that is there already is kept.
+// leaves nothing but temporaries. A page that is there already is kept, unless it has another size.
 //
 // With `sync` the bytes are on the disk before the file is named, and the directories before the
 // page is reported; directories are synced once for several pages, because each time costs the file
@@ -23,8 +23,9 @@ class Writer {
   void start(std::size_t i) {
     const StorePage& page = batch_.page(i);
     if (Status valid = check_key(page.key); !valid) return failed(i, valid);
-    if (const auto found = files_.touch(page.key)) {
-      if (found->restamp) files_.stamp(Fd::open(files_.directory().path_of(page.key), O_RDONLY));
+    if (const auto found = files_.touch(page.key);
+        found && found->size_bytes == page.size_bytes()) {
+      if (found->restamp) files_.stamp(files_.member()->directory().open_page(page.key, O_RDONLY));
       return batch_.done(i);
     }
     PageTransfer& transfer = lane_.take();
@@ -46,9 +47,9 @@ class Writer {
       return lane_.submit_write(transfer);
     }
     if (done.error != 0)
-      return give_up(transfer, make_error(ErrorCode::io_error, "cannot write {}: {}",
-                                          files_.directory().path_of(batch_.page(i).key),
-                                          errno_text(done.error)));
+      return give_up(transfer,
+                     make_error(ErrorCode::io_error, "cannot write {}: {}",
+                                files_.path_of(batch_.page(i).key), errno_text(done.error)));
     files_.stamp(transfer.write.file);
     if (const Status committed = files_.commit(transfer.write, batch_.page(i).key); !committed)
       return give_up(transfer, committed);
@@ -60,16 +61,17 @@ class Writer {
 
   void sync_directories() {
     if (unsynced_.empty()) return;
-    std::set<std::string> directories = {files_.directory().root()};
-    for (const std::size_t i : unsynced_)
-      directories.insert(files_.directory().subdirectory(directory_of(batch_.page(i).key)));
+    std::set<std::uint8_t> numbers;
+    for (const std::size_t i : unsynced_) numbers.insert(directory_of(batch_.page(i).key));
+    const std::shared_ptr<Membership> member = files_.member();
     Status synced;
-    for (const std::string& path : directories) {
-      const Fd directory = Fd::open(path, O_RDONLY | O_DIRECTORY);
-      if (!directory.ok() || ::fsync(directory.get()) != 0)
-        synced = make_error(ErrorCode::io_error, "cannot sync {}: {}", path,
+    const auto sync = [&](const Directory& directory) {
+      if (!directory.ok() || ::fsync(directory.fd()) != 0)
+        synced = make_error(ErrorCode::io_error, "cannot sync directories of {}: {}", files_.root(),
                             errno_text(directory.ok() ? errno : directory.error()));
-    }
+    };
+    for (const std::uint8_t number : numbers) sync(member->directory().subdirectory(number));
+    sync(member->directory().directory());
     for (const std::size_t i : unsynced_) {
       if (synced) {
         batch_.done(i);
@@ -110,7 +112,7 @@ class Writer {
     if (::fallocate(write.file.get(), 0, 0, static_cast<off_t>(size_bytes)) == 0 || !is_full(errno))
       return {};
     return make_error(ErrorCode::out_of_capacity, "no room for {} bytes in {}: {}", size_bytes,
-                      files_.directory().root(), errno_text(errno));
+                      files_.root(), errno_text(errno));
   }
 
   Status reopen(PageTransfer& transfer) {

@@ -121,7 +121,11 @@ struct IndexHeader {
   std::atomic<std::uint32_t> joined[kMaxMembers];
   // Files that each member has open for reading, by stripe of their keys.
   alignas(64) std::atomic<std::uint32_t> readers[kNumStripes][kMaxMembers];
+  // A bit for each of the 256 directories in which something could not be looked at: members look
+  // again later. Was padding once: those who do not know it leave it alone.
+  std::atomic<std::uint32_t> unlooked[8];
 };
 inline constexpr std::size_t kIndexHeaderBytes = (sizeof(IndexHeader) + 4095) / 4096 * 4096;
+static_assert(kIndexHeaderBytes == 136 << 10, "it is part of the format");
 
 }  // namespace pando

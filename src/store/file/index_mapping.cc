@@ -38,21 +38,23 @@ IndexMapping::~IndexMapping() {
 
 // ---- Making and attaching.
 
-Result<std::unique_ptr<IndexMapping>> IndexMapping::create(const std::string& path,
+Result<std::unique_ptr<IndexMapping>> IndexMapping::create(const IndexPlace& place,
                                                            std::uint64_t capacity_bytes) {
-  const std::string unfinished = path + ".new";
-  ::unlink(unfinished.c_str());
-  Fd file = Fd::open(unfinished, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, kFileMode);
+  const std::string unfinished = place.name + ".new";
+  place.directory.unlink(unfinished);
+  Fd file = place.directory.open(unfinished, O_RDWR | O_CREAT | O_EXCL, kFileMode);
   if (!file.ok())
     return make_error(is_full(file.error()) ? ErrorCode::out_of_capacity : ErrorCode::io_error,
-                      "cannot create {}: {}", unfinished, errno_text(file.error()));
-  std::unique_ptr<IndexMapping> index(new IndexMapping(path, std::move(file)));
+                      "cannot create {}.new: {}", place.path, errno_text(file.error()));
+  std::unique_ptr<IndexMapping> index(new IndexMapping(place.path, std::move(file)));
   Status made = index->make(capacity_bytes);
-  if (made && ::rename(unfinished.c_str(), path.c_str()) != 0)
-    made = make_error(ErrorCode::io_error, "cannot rename {} to {}: {}", unfinished, path,
-                      errno_text(errno));
-  if (made) return index;
-  ::unlink(unfinished.c_str());
+  if (made) {
+    const int why = place.directory.rename(unfinished, place.directory, place.name);
+    if (why == 0) return index;
+    made = make_error(ErrorCode::io_error, "cannot rename {0}.new to {0}: {1}", place.path,
+                      errno_text(why));
+  }
+  place.directory.unlink(unfinished);
   return made.error();
 }
 
@@ -81,17 +83,17 @@ Status IndexMapping::make(std::uint64_t capacity_bytes) {
   return {};
 }
 
-Result<std::unique_ptr<IndexMapping>> IndexMapping::attach(const std::string& path) {
+Result<std::unique_ptr<IndexMapping>> IndexMapping::attach(const IndexPlace& place) {
   const auto bad = [&](std::string_view why) {
-    return make_error(ErrorCode::corrupt, "{} is no index of this version: {}", path, why);
+    return make_error(ErrorCode::corrupt, "{} is no index of this version: {}", place.path, why);
   };
-  Fd file = Fd::open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  Fd file = place.directory.open(place.name, O_RDWR);
   if (!file.ok()) return bad(errno_text(file.error()));
   struct stat info;
   if (::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return bad("it is not a file");
   const auto size_bytes = static_cast<std::uint64_t>(info.st_size);
   if (size_bytes < file_bytes_for(kFirstUnits)) return bad("it is too short");
-  std::unique_ptr<IndexMapping> index(new IndexMapping(path, std::move(file)));
+  std::unique_ptr<IndexMapping> index(new IndexMapping(place.path, std::move(file)));
   if (Status mapped = index->map_header(); !mapped) return mapped.error();
   const IndexHeader& header = *index->header_;
   if (std::memcmp(header.magic, kIndexMagic, sizeof kIndexMagic) != 0 ||
@@ -126,7 +128,7 @@ bool IndexMapping::map_units(std::uint32_t num_units) {
 bool IndexMapping::is_lost() const {
   if (path_.empty()) return false;
   struct stat held, found;
-  if (::fstat(file_.get(), &held) != 0 || ::stat(path_.c_str(), &found) != 0) return true;
+  if (::fstat(file_.get(), &held) != 0 || ::lstat(path_.c_str(), &found) != 0) return true;
   return held.st_dev != found.st_dev || held.st_ino != found.st_ino;
 }
 

@@ -15,21 +15,29 @@
 #include <string>
 
 #include "pando/result.h"
-#include "store/file/fd.h"
+#include "store/file/directory.h"
 #include "store/file/index_layout.h"
 
 namespace pando {
+
+/// Where an index is: by its name in an open directory. The path is for messages, and to see
+/// whether it still leads there.
+struct IndexPlace {
+  const Directory& directory;
+  std::string name;
+  std::string path;
+};
 
 class IndexMapping {
  public:
   /// A new and empty one under this name; one that was there stays with those who have it mapped.
   /// unavailable: the file system cannot have it. out_of_capacity: it is full.
-  static Result<std::unique_ptr<IndexMapping>> create(const std::string& path,
+  static Result<std::unique_ptr<IndexMapping>> create(const IndexPlace& place,
                                                       std::uint64_t capacity_bytes);
   /// Of this process alone.
   static Result<std::unique_ptr<IndexMapping>> create_private(std::uint64_t capacity_bytes);
   /// corrupt: what is there is no index of this version, whole and not broken.
-  static Result<std::unique_ptr<IndexMapping>> attach(const std::string& path);
+  static Result<std::unique_ptr<IndexMapping>> attach(const IndexPlace& place);
   ~IndexMapping();
   IndexMapping(const IndexMapping&) = delete;
   IndexMapping& operator=(const IndexMapping&) = delete;

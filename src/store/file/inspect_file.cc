@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 
 #include "base/check.h"
 #include "store/file/fd.h"
@@ -15,8 +16,6 @@
 
 namespace pando {
 namespace {
-
-constexpr int kLook = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
 
 FileFinding finding(FileVerdict verdict, std::string why) {
   return {.verdict = verdict, .why = std::move(why)};
@@ -29,13 +28,13 @@ std::string wrong_key(std::string_view found) {
   return fmt::format("its header has the key {}", found);
 }
 
-FileFinding look_at(const std::string& path, const std::string& name, std::uint8_t directory) {
+FileFinding look_at(const Directory& in, const std::string& name, std::uint8_t directory) {
   if (const Status valid = check_key(name); !valid)
     return finding(FileVerdict::foreign, "it is not named like a page: " + valid.error().message);
   if (directory_of(name) != directory)
     return finding(FileVerdict::foreign,
                    fmt::format("its name belongs into {:02x}", directory_of(name)));
-  const Fd file = Fd::open(path, kLook);
+  const Fd file = in.open(name, O_RDONLY);
   if (!file.ok() && file.error() == ELOOP) return finding(FileVerdict::foreign, "it is a link");
   if (!file.ok())
     return finding(file.error() == ENOENT ? FileVerdict::gone : FileVerdict::unreadable,
@@ -51,7 +50,10 @@ FileFinding look_at(const std::string& path, const std::string& name, std::uint8
   if (done.size_bytes != block.size())
     return finding(FileVerdict::damaged, wrong_length(done.size_bytes, 2 * kBlockBytes));
   const Result<PageHeader> header = decode(block);
-  if (!header) return finding(FileVerdict::damaged, header.error().message);
+  if (!header)
+    return finding(
+        header.error().code == ErrorCode::corrupt ? FileVerdict::damaged : FileVerdict::unreadable,
+        header.error().message);
   if (header->key != name) return finding(FileVerdict::damaged, wrong_key(header->key));
   const auto size_bytes = static_cast<std::uint64_t>(info.st_size);
   if (size_bytes != file_bytes(header->tag.size_bytes))
@@ -77,7 +79,12 @@ Status read_whole(const Fd& file, const struct stat& info, std::string_view key,
   const std::uint64_t expected = file_bytes(header->tag.size_bytes);
   if (const auto size_bytes = static_cast<std::uint64_t>(info.st_size); size_bytes != expected)
     return make_error(ErrorCode::corrupt, "{}", wrong_length(size_bytes, expected));
-  page_bytes.resize(header->tag.size_bytes);
+  try {
+    page_bytes.resize(header->tag.size_bytes);
+  } catch (const std::bad_alloc&) {  // it is not the others' fault
+    return make_error(ErrorCode::out_of_capacity, "no memory for its {} bytes",
+                      header->tag.size_bytes);
+  }
   pieces.push_back({page_bytes.data(), page_bytes.size()});
   done = transfer_rest({.fd = file.get(), .pieces = pieces}, block.size());
   // It will not be read again soon: what others read stays in memory instead.
@@ -91,27 +98,26 @@ Status read_whole(const Fd& file, const struct stat& info, std::string_view key,
 
 }  // namespace
 
-FileFinding inspect_file(const std::string& path, const std::string& name, std::uint8_t directory) {
-  FileFinding found = look_at(path, name, directory);
-  struct stat info;
-  if (found.verdict == FileVerdict::damaged && ::lstat(path.c_str(), &info) != 0 && errno == ENOENT)
+FileFinding inspect_file(const Directory& in, const std::string& name, std::uint8_t directory) {
+  FileFinding found = look_at(in, name, directory);
+  if (found.verdict == FileVerdict::damaged && !in.look_at(name) && errno == ENOENT)
     found.verdict = FileVerdict::gone;
   return found;
 }
 
-Status check_file(const std::string& path, std::string_view key,
-                  std::vector<std::byte>& page_bytes) {
-  const Fd file = Fd::open(path, kLook);
+Status check_file(const Directory& in, const std::string& key, std::vector<std::byte>& page_bytes) {
+  const Fd file = in.open_regular(key, O_RDONLY);
   if (!file.ok())
     return make_error(file.error() == ENOENT ? ErrorCode::not_found : ErrorCode::io_error,
                       "cannot open it: {}", errno_text(file.error()));
-  struct stat before, after, found;
+  struct stat before, after;
   if (::fstat(file.get(), &before) != 0)
     return make_error(ErrorCode::io_error, "cannot look at it: {}", errno_text(errno));
   Status whole = read_whole(file, before, key, page_bytes);
   if (whole || whole.error().code != ErrorCode::corrupt) return whole;
   // Who only looks keeps nobody from writing over the file of an evicted page.
-  const bool is_same = ::lstat(path.c_str(), &found) == 0 && found.st_ino == before.st_ino &&
+  const std::optional<struct stat> found = in.look_at(key);
+  const bool is_same = found && found->st_ino == before.st_ino &&
                        ::fstat(file.get(), &after) == 0 &&
                        after.st_mtim.tv_sec == before.st_mtim.tv_sec &&
                        after.st_mtim.tv_nsec == before.st_mtim.tv_nsec;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "pando/result.h"
+#include "store/file/directory.h"
 
 namespace pando {
 
@@ -24,7 +25,7 @@ enum class FileVerdict : std::uint8_t {
   page,
   damaged,     ///< a page's name and place, but not its header or length
   foreign,     ///< anything else
-  unreadable,  ///< the file system does not let us look
+  unreadable,  ///< the file system does not let us look, or a version that is newer wrote it
   gone,        ///< another process has removed it meanwhile
 };
 
@@ -35,13 +36,12 @@ struct FileFinding {
 };
 
 /// `name` is that of the file, `directory` the number of the one that it is in.
-FileFinding inspect_file(const std::string& path, const std::string& name, std::uint8_t directory);
+FileFinding inspect_file(const Directory& in, const std::string& name, std::uint8_t directory);
 
 /// Reads all of a page's file into `page_bytes`, which takes its size. corrupt: header, key, length
-/// or checksum are not as they were written. not_found: there is no file, or another one by now:
-/// a process that has the store open may have evicted the page and written over its file. Leaves
-/// the time of the file as it is.
-Status check_file(const std::string& path, std::string_view key,
-                  std::vector<std::byte>& page_bytes);
+/// or checksum are not as they were written. out_of_capacity: there is no memory for it. not_found:
+/// there is no file, or another one by now: a process that has the store open may have evicted the
+/// page and written over its file. Leaves the time of the file as it is.
+Status check_file(const Directory& in, const std::string& key, std::vector<std::byte>& page_bytes);
 
 }  // namespace pando

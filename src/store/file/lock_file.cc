@@ -17,7 +17,11 @@ constexpr std::int64_t kCleaningByte = 1;
 constexpr std::int64_t kFirstMemberByte = 16;
 constexpr mode_t kFileMode = 0644;
 
-std::string path_in(const std::string& directory) { return directory + "/pando.lock"; }
+constexpr std::size_t kMaxBytes = 20;  // of a process's number
+
+std::string path_in(const StoreDirectory& directory) {
+  return fmt::format("{}/{}", directory.root(), kLockName);
+}
 
 /// A byte range of the whole-file kind: belongs to the open file, not to the process.
 struct flock range(short type, std::int64_t at, std::int64_t num) {
@@ -31,7 +35,7 @@ struct flock range(short type, std::int64_t at, std::int64_t num) {
 
 /// Why the file could not be locked. The number in it is that of the last who opened the store to
 /// change it: for the message only.
-Error lock_error(const Fd& file, const std::string& directory, LockFile::Mode mode, int why) {
+Error lock_error(const Fd& file, const StoreDirectory& directory, LockFile::Mode mode, int why) {
   if (why != EWOULDBLOCK)
     return make_error(ErrorCode::io_error, "cannot lock {}: {}", path_in(directory),
                       errno_text(why));
@@ -42,44 +46,55 @@ Error lock_error(const Fd& file, const std::string& directory, LockFile::Mode mo
     return make_error(ErrorCode::in_use,
                       "the file store in {} is open already (the last process to open it was {}); "
                       "expected nobody to have it open",
-                      directory, last);
+                      directory.root(), last);
   return make_error(ErrorCode::in_use,
                     "the file store in {} is open already, in process {}, which needs it for "
                     "itself: it changes files from outside, is on a file system that processes "
                     "cannot share, or is an older version of Pando; expected it to end first",
-                    directory, last);
+                    directory.root(), last);
+}
+
+/// not_found: there is none. invalid_argument: it is none.
+Result<Fd> open_file(const StoreDirectory& directory, int flags) {
+  Fd file = directory.directory().open(std::string(kLockName), flags, kFileMode);
+  if (!file.ok() && file.error() != ELOOP)
+    return make_error(file.error() == ENOENT ? ErrorCode::not_found : ErrorCode::io_error,
+                      "cannot open {}: {}", path_in(directory), errno_text(file.error()));
+  struct stat info {};
+  const bool is_lock = file.ok() && ::fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) &&
+                       info.st_nlink <= 1 && info.st_size <= off_t{kMaxBytes};
+  if (is_lock) return file;
+  return make_error(ErrorCode::invalid_argument,
+                    "{} is a link, or something else that is not the lock of a file store; "
+                    "expected a file with one name and at most {} bytes: it was left as it is",
+                    path_in(directory), kMaxBytes);
 }
 
 }  // namespace
 
-Result<LockFile> LockFile::open(const std::string& directory, Mode mode, bool make) {
-  const std::string path = path_in(directory);
-  Fd file = Fd::open(path, O_RDWR | (make ? O_CREAT : 0), kFileMode);
-  if (!file.ok())
-    return make_error(file.error() == ENOENT && !make ? ErrorCode::not_found : ErrorCode::io_error,
-                      "cannot open {}: {}", path, errno_text(file.error()));
+Result<LockFile> LockFile::open(const StoreDirectory& directory, Mode mode, bool make) {
+  Result<Fd> file = open_file(directory, O_RDWR | (make ? O_CREAT : 0));
+  if (!file) return file.error();
   const int kind = mode == Mode::shared ? LOCK_SH : LOCK_EX;
-  if (::flock(file.get(), kind | LOCK_NB) != 0) return lock_error(file, directory, mode, errno);
+  if (::flock(file->get(), kind | LOCK_NB) != 0) return lock_error(*file, directory, mode, errno);
   // The number is for messages only, so that it does not matter if it cannot be written.
   const std::string number = std::to_string(::getpid());
-  if (::ftruncate(file.get(), 0) == 0)
-    static_cast<void>(!::pwrite(file.get(), number.data(), number.size(), 0));
-  return LockFile(path, std::move(file));
+  if (::ftruncate(file->get(), 0) == 0)
+    static_cast<void>(!::pwrite(file->get(), number.data(), number.size(), 0));
+  return LockFile(path_in(directory), std::move(*file));
 }
 
-Result<LockFile> LockFile::open_to_look(const std::string& directory) {
-  const std::string path = path_in(directory);
-  Fd file = Fd::open(path, O_RDONLY);
-  if (!file.ok())
-    return make_error(ErrorCode::io_error, "cannot open {}: {}", path, errno_text(file.error()));
-  if (::flock(file.get(), LOCK_SH | LOCK_NB) != 0)
-    return lock_error(file, directory, Mode::shared, errno);
-  return LockFile(path, std::move(file));
+Result<LockFile> LockFile::open_to_look(const StoreDirectory& directory) {
+  Result<Fd> file = open_file(directory, O_RDONLY);
+  if (!file) return file.error();
+  if (::flock(file->get(), LOCK_SH | LOCK_NB) != 0)
+    return lock_error(*file, directory, Mode::shared, errno);
+  return LockFile(path_in(directory), std::move(*file));
 }
 
 bool LockFile::is_lost() const {
   struct stat held, found;
-  if (::fstat(file_.get(), &held) != 0 || ::stat(path_.c_str(), &found) != 0) return true;
+  if (::fstat(file_.get(), &held) != 0 || ::lstat(path_.c_str(), &found) != 0) return true;
   return held.st_dev != found.st_dev || held.st_ino != found.st_ino;
 }
 

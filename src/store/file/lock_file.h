@@ -20,6 +20,7 @@
 #include "pando/result.h"
 #include "store/file/fd.h"
 #include "store/file/shared_lock.h"
+#include "store/file/store_directory.h"
 
 namespace pando {
 
@@ -29,10 +30,11 @@ class LockFile final : public Liveness {
  public:
   enum class Mode { shared, exclusive };
   /// Opens and locks the whole file. not_found: there is none, and `make` is false. in_use:
-  /// somebody has it who must be alone, or who does not let us be.
-  static Result<LockFile> open(const std::string& directory, Mode mode, bool make);
+  /// somebody has it who must be alone, or who does not let us be. invalid_argument: what has its
+  /// name is a link or anything else that is not such a file; it is left as it is.
+  static Result<LockFile> open(const StoreDirectory& directory, Mode mode, bool make);
   /// Shared, without writing to it.
-  static Result<LockFile> open_to_look(const std::string& directory);
+  static Result<LockFile> open_to_look(const StoreDirectory& directory);
 
   LockFile(LockFile&&) = default;
   LockFile& operator=(LockFile&&) = default;

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "store/file/file_scan.h"
+#include "store/file/page_file.h"
 
 namespace pando {
 namespace {
@@ -26,7 +27,7 @@ std::int64_t now_ns() {
 }
 
 /// False: other machines may have it too, or a process serves it that may not keep mappings alike.
-bool can_be_shared(const std::string& directory) {
+bool can_be_shared(const StoreDirectory& directory) {
   constexpr std::uint64_t kCannot[] = {NFS_SUPER_MAGIC,
                                        SMB_SUPER_MAGIC,
                                        CIFS_SUPER_MAGIC,
@@ -42,7 +43,7 @@ bool can_be_shared(const std::string& directory) {
                                        0x01161970 /* GFS2 */,
                                        0x19830326 /* BeeGFS */};
   struct statfs info;
-  if (::statfs(directory.c_str(), &info) != 0) return true;  // opening will tell
+  if (::fstatfs(directory.directory().fd(), &info) != 0) return true;  // opening will tell
   const auto type = static_cast<std::uint64_t>(static_cast<std::uint32_t>(info.f_type));
   return std::find(std::begin(kCannot), std::end(kCannot), type) == std::end(kCannot);
 }
@@ -74,17 +75,22 @@ class SetupLock {
 
 // ---- Joining.
 
-Result<std::shared_ptr<Membership>> Membership::join(StoreDirectory& directory,
+Result<std::shared_ptr<Membership>> Membership::join(const std::string& root, bool known,
                                                      std::uint64_t capacity_bytes,
                                                      FoundFiles& found) {
   bool is_shared = true;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (Status made = directory.make_root(); !made) return made.error();
-    is_shared = is_shared && can_be_shared(directory.root());
+    Result<StoreDirectory> directory = StoreDirectory::make(root, known);
+    if (!directory) return directory.error();
+    known = true;
+    is_shared = is_shared && can_be_shared(*directory);
     Result<LockFile> lock = LockFile::open(
-        directory.root(), is_shared ? LockFile::Mode::shared : LockFile::Mode::exclusive, true);
+        *directory, is_shared ? LockFile::Mode::shared : LockFile::Mode::exclusive, true);
+    if (!lock && lock.error().code == ErrorCode::not_found)
+      continue;  // the directory has just gone
     if (!lock) return is_shared ? lock.error() : alone_error(lock.error());
-    std::shared_ptr<Membership> member(new Membership(directory, std::move(*lock), is_shared));
+    std::shared_ptr<Membership> member(
+        new Membership(std::move(*directory), std::move(*lock), is_shared));
     Status joined = member->set_up(capacity_bytes, found);
     if (joined) return member;
     if (joined.error().code == ErrorCode::unavailable && is_shared) {
@@ -94,7 +100,12 @@ Result<std::shared_ptr<Membership>> Membership::join(StoreDirectory& directory,
     }
   }
   return make_error(ErrorCode::io_error, "{} is removed again and again while a store opens it",
-                    directory.root());
+                    root);
+}
+
+IndexPlace Membership::index_place() const {
+  return {directory_.directory(), std::string(kIndexName),
+          fmt::format("{}/{}", directory_.root(), kIndexName)};
 }
 
 /// unavailable: the file system cannot be shared. stale_handle: the directory has just gone.
@@ -107,14 +118,14 @@ Status Membership::set_up(std::uint64_t capacity_bytes, FoundFiles& found) {
     Status joined = join_others(capacity_bytes);
     if (joined || joined.error().code != ErrorCode::corrupt) return joined;
   }
-  auto mapping = is_shared_ ? IndexMapping::create(directory_.index_path(), capacity_bytes)
+  auto mapping = is_shared_ ? IndexMapping::create(index_place(), capacity_bytes)
                             : IndexMapping::create_private(capacity_bytes);
   if (!mapping) return mapping.error();
   return start_anew(std::move(*mapping), found);
 }
 
 Status Membership::join_others(std::uint64_t capacity_bytes) {
-  auto mapping = IndexMapping::attach(directory_.index_path());
+  auto mapping = IndexMapping::attach(index_place());
   if (!mapping) return mapping.error();
   const std::uint64_t theirs = (*mapping)->header().capacity_bytes;
   if (theirs != capacity_bytes)
@@ -149,7 +160,10 @@ Status Membership::start_anew(std::unique_ptr<IndexMapping> mapping, FoundFiles&
   }
   // Files from the future would keep all that come later from being newer than them.
   index_->header().last_stamp_ns = std::min(last_ns, now_ns());
+  for (std::size_t i = 0; i < scan.unlooked.size(); ++i)
+    if (scan.unlooked[i]) mark_unlooked(i);
   index_->header().ready = 1;
+  directory_.trim_set_aside(index_->capacity_bytes() / kSetAsideShare);
   found = {.num_damaged = scan.num_damaged,
            .num_foreign = scan.num_foreign + directory_.foreign_names().size()};
   return {};
@@ -172,7 +186,7 @@ void Membership::enter(std::unique_ptr<IndexMapping> mapping) {
 }
 
 Status Membership::make_own_directory() {
-  Result<std::string> made = directory_.make_temporaries_of(number_);
+  Result<Directory> made = directory_.make_temporaries_of(number_, temporaries_name_);
   if (!made) return made.error();
   temporaries_ = std::move(*made);
   return {};
@@ -180,7 +194,7 @@ Status Membership::make_own_directory() {
 
 Membership::~Membership() {
   if (index_ == nullptr || lock_.is_lost()) return;
-  if (!temporaries_.empty()) StoreDirectory::remove_with_files(temporaries_);
+  if (temporaries_.ok()) directory_.remove_temporaries_of(temporaries_name_);
   if (!index_->is_broken() && index_->pending_of(number_).empty())
     index_->header().joined[number_] = 0;
 }
@@ -191,9 +205,11 @@ bool Membership::is_stale() const {
 
 // ---- Names and times.
 
-std::string Membership::new_temporary() {
-  return fmt::format("{}/{}", temporaries_, num_temporaries_.fetch_add(1));
+std::string Membership::temporaries_path() const {
+  return fmt::format("{}/tmp/{}", directory_.root(), temporaries_name_);
 }
+
+std::string Membership::new_temporary() { return std::to_string(num_temporaries_.fetch_add(1)); }
 
 std::int64_t Membership::next_stamp_ns() {
   std::atomic<std::int64_t>& newest = index_->header().last_stamp_ns;
@@ -251,11 +267,66 @@ void Membership::clean_after(std::uint32_t member) {
   directory_.remove_temporaries([&](std::uint32_t dead) { return dead == member; });
   for (const auto& [record, key] : pending) {
     const KeyLock lock(*this, key);
-    if (!index_->contains(key)) ::unlink(directory_.path_of(key).c_str());
+    if (const Directory in = directory_.subdirectory_of(key); in.ok() && !index_->contains(key))
+      in.unlink(key);
     index_->end_of(member, record);
   }
   for (auto& readers : header.readers) readers[member] = 0;
   header.joined[member] = 0;
+}
+
+// ---- Looking again.
+
+void Membership::mark_unlooked(std::size_t directory) {
+  index_->header().unlooked[directory / 32].fetch_or(std::uint32_t{1} << directory % 32);
+}
+
+void Membership::look_later(std::string_view key) { mark_unlooked(directory_of(key)); }
+
+bool Membership::has_unlooked() const {
+  const auto& unlooked = index_->header().unlooked;
+  return std::any_of(std::begin(unlooked), std::end(unlooked),
+                     [](const auto& bits) { return bits.load(std::memory_order_relaxed) != 0; });
+}
+
+bool Membership::look_again(FoundFiles& found) {
+  bool all = true;
+  for (std::size_t word = 0; word < std::size(index_->header().unlooked); ++word) {
+    // Whoever takes them looks.
+    const std::uint32_t bits = index_->header().unlooked[word].exchange(0);
+    for (std::size_t bit = 0; bit < 32; ++bit) {
+      if ((bits >> bit & 1) == 0) continue;
+      const std::size_t directory = 32 * word + bit;
+      if (look_again_at(static_cast<std::uint8_t>(directory), found)) continue;
+      mark_unlooked(directory);
+      all = false;
+    }
+  }
+  return all;
+}
+
+/// Pages come and go meanwhile; with a key's lock held, a file that is not in the index is
+/// nobody's.
+bool Membership::look_again_at(std::uint8_t directory, FoundFiles& found) {
+  const Directory in = directory_.subdirectory(directory);
+  if (!in.ok()) return in.error() == ENOENT;
+  SubdirectoryScan scan = scan_subdirectory(
+      in, directory, [&](const std::string& name) { return index_->contains(name); });
+  for (const ScannedFile& file : scan.pages) {
+    const KeyLock lock(*this, file.key);
+    if (index_->contains(file.key) || !in.look_at(file.key)) continue;
+    const auto seconds = static_cast<std::uint32_t>(file.modified_ns / kNsPerSecond);
+    if (!index_->insert(file.key, file.page_bytes, seconds)) scan.is_complete = false;
+  }
+  for (const std::string& name : scan.damaged) {
+    const KeyLock lock(*this, name);
+    if (index_->contains(name) || inspect_file(in, name, directory).verdict != FileVerdict::damaged)
+      continue;
+    ++found.num_damaged;
+    static_cast<void>(directory_.set_aside(in, name).ok());
+  }
+  directory_.trim_set_aside(index_->capacity_bytes() / kSetAsideShare);
+  return scan.is_complete;
 }
 
 }  // namespace pando

@@ -43,9 +43,10 @@ struct FoundFiles {
 
 class Membership {
  public:
-  /// in_use: somebody needs the directory alone. invalid_argument: others have it with another
-  /// capacity, or it was never a store.
-  static Result<std::shared_ptr<Membership>> join(StoreDirectory& directory,
+  /// `known`: the directory was this store's before. in_use: somebody needs the directory alone.
+  /// invalid_argument: others have it with another capacity, it was never a store, or others could
+  /// change it.
+  static Result<std::shared_ptr<Membership>> join(const std::string& root, bool known,
                                                   std::uint64_t capacity_bytes, FoundFiles& found);
   ~Membership();
   Membership(const Membership&) = delete;
@@ -55,8 +56,10 @@ class Membership {
   std::uint32_t number() const { return number_; }
   /// The directory or the index is not the one that was joined, or the index is broken.
   bool is_stale() const;
+  const StoreDirectory& directory() const { return directory_; }
   /// A directory of its own, for files being written.
-  const std::string& temporaries() const { return temporaries_; }
+  const Directory& temporaries() const { return temporaries_; }
+  std::string temporaries_path() const;  ///< for messages
   /// A new name in it.
   std::string new_temporary();
   /// A time later than all that members have had.
@@ -83,9 +86,17 @@ class Membership {
   /// Removes what dead members left. Does nothing while another member does it.
   void clean_up();
 
+  /// Something in the directory of this key could not be looked at, and may be a page.
+  void look_later(std::string_view key);
+  bool has_unlooked() const;
+  /// Looks at all that could not be looked at before: what is whole is a page from now on. False:
+  /// something still cannot be.
+  bool look_again(FoundFiles& found);
+
  private:
-  Membership(StoreDirectory& directory, LockFile lock, bool is_shared)
-      : directory_(directory), lock_(std::move(lock)), is_shared_(is_shared) {}
+  Membership(StoreDirectory directory, LockFile lock, bool is_shared)
+      : directory_(std::move(directory)), lock_(std::move(lock)), is_shared_(is_shared) {}
+  IndexPlace index_place() const;
   Status set_up(std::uint64_t capacity_bytes, FoundFiles& found);
   Status join_others(std::uint64_t capacity_bytes);
   Status start_anew(std::unique_ptr<IndexMapping> mapping, FoundFiles& found);
@@ -93,15 +104,18 @@ class Membership {
   void enter(std::unique_ptr<IndexMapping> mapping);
   Status make_own_directory();
   void clean_after(std::uint32_t member);
+  void mark_unlooked(std::size_t directory);
+  bool look_again_at(std::uint8_t directory, FoundFiles& found);
 
-  StoreDirectory& directory_;
+  const StoreDirectory directory_;
   LockFile lock_;
   const bool is_shared_;
   std::uint32_t number_ = 0;
   std::unique_ptr<FileIndex> index_;
   std::array<SharedLock, kNumStripes> stripes_;
   std::mutex cleaning_;
-  std::string temporaries_;  // where our files are written
+  Directory temporaries_;  // where our files are written
+  std::string temporaries_name_;
   std::atomic<std::uint64_t> num_temporaries_ = 0;
 };
 

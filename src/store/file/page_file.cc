@@ -59,9 +59,6 @@ Result<PageHeader> decode(ConstBlock block) {
   std::memcpy(&layout, block.data(), sizeof layout);
   if (std::string_view(layout.magic, sizeof layout.magic) != kMagic)
     return make_error(ErrorCode::corrupt, "it does not begin with \"{}\"", kMagic);
-  if (layout.version != kVersion)
-    return make_error(ErrorCode::corrupt, "it has version {}, expected {}", layout.version,
-                      kVersion);
   const std::uint64_t written = layout.header_checksum;
   layout.header_checksum = 0;
   alignas(8) std::byte copy[kBlockBytes];
@@ -70,9 +67,15 @@ Result<PageHeader> decode(ConstBlock block) {
   if (const std::uint64_t found = checksum_of(ConstBlock(copy)); found != written)
     return make_error(ErrorCode::corrupt, "the checksum of its header is {:016x}, expected {:016x}",
                       found, written);
+  if (layout.version != kVersion)
+    return make_error(ErrorCode::unavailable, "it has version {}, expected {}", layout.version,
+                      kVersion);
   if (layout.key_bytes > kMaxKeyBytes)
     return make_error(ErrorCode::corrupt, "its key has {} bytes, expected at most {}",
                       layout.key_bytes, kMaxKeyBytes);
+  if (layout.page_bytes > kMaxPageBytes)
+    return make_error(ErrorCode::corrupt, "its page has {} bytes, expected at most {}",
+                      layout.page_bytes, kMaxPageBytes);
   return PageHeader{std::string(layout.key, layout.key_bytes),
                     {layout.page_bytes, layout.checksum_low, layout.checksum_high}};
 }

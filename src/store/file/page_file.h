@@ -29,6 +29,9 @@ constexpr std::uint64_t file_bytes(std::uint64_t page_bytes) {
   return kBlockBytes + whole_blocks(page_bytes);
 }
 
+/// More is no page: what a header says takes memory, and must not wrap with header and padding.
+inline constexpr std::uint64_t kMaxPageBytes = std::uint64_t{1} << 34;
+
 struct PageHeader {
   std::string key;
   PageTag tag;
@@ -37,6 +40,7 @@ struct PageHeader {
 /// The key must be a valid one.
 void encode(std::string_view key, const PageTag& tag, Block block);
 /// corrupt, with what is wrong, unless every byte of the block is as encode() wrote it.
+/// unavailable: it is whole, and of a version that this one does not know.
 Result<PageHeader> decode(ConstBlock block);
 
 /// Keys are names of files, so not every text can be one.

@@ -4,8 +4,8 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstdio>
 
 #include "base/check.h"
 #include "store/file/page_file.h"
@@ -20,6 +20,7 @@ constexpr mode_t kFileMode = 0644;
 constexpr int kRoundsOfRoom = 4;
 constexpr std::int64_t kUnaskedBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kNsPerSecond = 1'000'000'000;
+constexpr std::int64_t kMaxLookAgainNs = 60 * kNsPerSecond;
 
 template <typename Clock>
 std::int64_t ns_of() {
@@ -27,24 +28,39 @@ std::int64_t ns_of() {
       .count();
 }
 
+/// The page's file is still this one.
+bool is_file_of(const Membership& member, std::string_view key, const Fd& file) {
+  struct stat open;
+  const Directory in = member.directory().subdirectory_of(key);
+  if (!in.ok() || ::fstat(file.get(), &open) != 0) return false;
+  const auto found = in.look_at(std::string(key));
+  return found && open.st_ino == found->st_ino;
+}
+
 }  // namespace
 
 // ---- Joining.
 
 Result<std::unique_ptr<PageFiles>> PageFiles::open(const FileStoreOptions& options) {
-  Result<StoreDirectory> directory = StoreDirectory::name(options.directory);
-  if (!directory) return directory.error();
-  std::unique_ptr<PageFiles> files(new PageFiles(options, std::move(*directory)));
+  Result<std::string> root = StoreDirectory::absolute(options.directory);
+  if (!root) return root.error();
+  std::unique_ptr<PageFiles> files(new PageFiles(options, std::move(*root)));
   if (Status joined = files->join_again(nullptr); !joined) return joined.error();
   files->keep_up();
   const std::shared_ptr<Membership> member = files->member();
   files->has_unnamed_files_ = can_name_files(member->temporaries(), member->new_temporary());
-  while (member->index().used_bytes() > options.capacity_bytes) {  // it was larger the last time
-    const auto evicted = files->evict_oldest(member, std::nullopt, 0);
+  // It may have been larger the last time.
+  if (Status fits = files->evict_beyond_capacity(member); !fits) return fits.error();
+  return files;
+}
+
+Status PageFiles::evict_beyond_capacity(const std::shared_ptr<Membership>& member) {
+  while (member->index().used_bytes() > capacity_bytes_) {
+    const auto evicted = evict_oldest(member, std::nullopt, 0);
     if (!evicted) return evicted.error();
     if (!evicted->has_value()) break;
   }
-  return files;
+  return {};
 }
 
 std::shared_ptr<Membership> PageFiles::member() const {
@@ -57,7 +73,8 @@ Status PageFiles::join_again(const std::shared_ptr<Membership>& old) {
   const std::lock_guard joining(joining_);
   if (member() != old) return {};
   FoundFiles found;
-  Result<std::shared_ptr<Membership>> joined = Membership::join(directory_, capacity_bytes_, found);
+  Result<std::shared_ptr<Membership>> joined =
+      Membership::join(root_, old != nullptr, capacity_bytes_, found);
   if (!joined) return joined.error();
   damaged_ += found.num_damaged;
   foreign_ += found.num_foreign;
@@ -73,7 +90,22 @@ void PageFiles::keep_up() {
   if (now_member->index().is_broken()) static_cast<void>(join_again(now_member).ok());
   if (now < due || !next_look_ns_.compare_exchange_strong(due, now + kNsPerSecond)) return;
   if (now_member->is_stale()) static_cast<void>(join_again(now_member).ok());
-  member()->clean_up();
+  const std::shared_ptr<Membership> joined = member();
+  joined->clean_up();
+  if (!joined->has_unlooked() || now < next_look_again_ns_) return;
+  look_again(*joined, now);
+  static_cast<void>(evict_beyond_capacity(joined).ok());
+}
+
+/// Less and less often while it is of no use: a file may stay unreadable for ever.
+void PageFiles::look_again(Membership& member, std::int64_t now_ns) {
+  FoundFiles found;
+  const bool all = member.look_again(found);
+  damaged_ += found.num_damaged;
+  const std::int64_t after =
+      all ? 0 : std::clamp(2 * look_again_after_ns_.load(), kNsPerSecond, kMaxLookAgainNs);
+  look_again_after_ns_ = after;
+  next_look_again_ns_ = now_ns + after;
 }
 
 void PageFiles::add_stats(BackendStats& stats) const {
@@ -111,11 +143,14 @@ std::vector<StoredPage> PageFiles::list_some(std::size_t& cursor) {
 
 Result<PageWrite> PageFiles::begin_write(std::string_view key, std::uint64_t page_bytes,
                                          int flags) {
+  if (page_bytes > kMaxPageBytes)
+    return make_error(ErrorCode::invalid_argument, "a page of {} bytes; expected at most {}",
+                      page_bytes, kMaxPageBytes);
   const std::uint64_t needed = file_bytes(page_bytes);
   if (needed > capacity_bytes_)
     return make_error(ErrorCode::invalid_argument,
                       "a page of {} bytes takes {} on disk, the capacity of {} is {}", page_bytes,
-                      needed, directory_.root(), capacity_bytes_);
+                      needed, root_, capacity_bytes_);
   if (Status on_disk = make_room_on_disk(needed); !on_disk) return on_disk.error();
   for (bool joined_again = false;; joined_again = true) {
     const std::shared_ptr<Membership> now = member();
@@ -124,8 +159,7 @@ Result<PageWrite> PageFiles::begin_write(std::string_view key, std::uint64_t pag
     const Status created = create_file(*write, flags);
     if (created) return write;
     abandon(*write);
-    if (created.error().code != ErrorCode::not_found || joined_again || !now->is_stale())
-      return created.error();
+    if (joined_again || !now->is_stale()) return created.error();
     if (Status joined = join_again(now); !joined) return joined.error();
   }
 }
@@ -137,7 +171,8 @@ Result<PageWrite> PageFiles::find_room(const std::shared_ptr<Membership>& member
   for (bool cleaned_up = false;;) {
     const Result<std::optional<RecordId>> record = member->index().begin_write(key, page_bytes);
     if (!record) return record.error();
-    if (record->has_value()) return PageWrite{.member = member, .record = **record};
+    if (record->has_value())
+      return PageWrite{.member = member, .record = **record, .page_bytes = page_bytes};
     Result<std::optional<Evicted>> evicted = evict_oldest(member, needed, flags);
     if (!evicted) return evicted.error();
     if (evicted->has_value()) {
@@ -146,8 +181,8 @@ Result<PageWrite> PageFiles::find_room(const std::shared_ptr<Membership>& member
       if (taken->has_value()) return std::move(**taken);
     } else if (cleaned_up) {
       return make_error(ErrorCode::out_of_capacity,
-                        "no room for {} bytes in {}: all {} are being written to", needed,
-                        directory_.root(), capacity_bytes_);
+                        "no room for {} bytes in {}: all {} are being written to", needed, root_,
+                        capacity_bytes_);
     } else {
       member->clean_up();  // the dead may have it
       cleaned_up = true;
@@ -164,6 +199,7 @@ Result<std::optional<PageWrite>> PageFiles::take_over(Evicted evicted, std::stri
     abandon(write);
     return reused.error();
   }
+  write.page_bytes = page_bytes;
   return std::optional(std::move(write));
 }
 
@@ -175,7 +211,7 @@ Status PageFiles::make_room_on_disk(std::uint64_t file_size_bytes) {
   const std::uint64_t needed = min_free_bytes_ + file_size_bytes;
   std::uint64_t available = 0;
   for (int round = 0; round < kRoundsOfRoom; ++round) {
-    const std::optional<std::uint64_t> free = directory_.free_bytes();
+    const std::optional<std::uint64_t> free = member()->directory().free_bytes();
     if (!free) return {};  // writing will tell
     if (*free >= needed) {
       unasked_bytes_ = std::min<std::int64_t>(kUnaskedBytes, std::int64_t(*free - needed));
@@ -187,7 +223,7 @@ Status PageFiles::make_room_on_disk(std::uint64_t file_size_bytes) {
   }
   return make_error(ErrorCode::out_of_capacity,
                     "no room for {} bytes in {}: the file system has {} free, {} are to stay so",
-                    file_size_bytes, directory_.root(), available, min_free_bytes_);
+                    file_size_bytes, root_, available, min_free_bytes_);
 }
 
 Status PageFiles::make_more_room(std::uint64_t page_bytes) {
@@ -220,59 +256,76 @@ Result<std::optional<PageFiles::Evicted>> PageFiles::evict_oldest(
 
 // ---- Writing.
 
-/// not_found: its directory is gone.
 Status PageFiles::create_file(PageWrite& write, int flags) const {
   if (has_unnamed_files_) {
     write.file = open_unnamed(write.member->temporaries(), flags, kFileMode);
   } else {
     do {  // one may be there that could not be removed when the store was opened
-      write.path = write.member->new_temporary();
-      write.file = Fd::open(write.path, flags | O_WRONLY | O_CREAT | O_EXCL, kFileMode);
+      write.name = write.member->new_temporary();
+      write.file = write.member->temporaries().open(write.name, flags | O_WRONLY | O_CREAT | O_EXCL,
+                                                    kFileMode);
     } while (!write.file.ok() && write.file.error() == EEXIST);
   }
   if (write.file.ok()) return {};
   const int why = write.file.error();
-  return make_error(is_full(why)    ? ErrorCode::out_of_capacity
-                    : why == ENOENT ? ErrorCode::not_found
-                                    : ErrorCode::io_error,
-                    "cannot create a file in {}: {}", write.member->temporaries(), errno_text(why));
+  return make_error(is_full(why) ? ErrorCode::out_of_capacity : ErrorCode::io_error,
+                    "cannot create a file in {}: {}", write.member->temporaries_path(),
+                    errno_text(why));
 }
 
 /// errno; 0: the file is the one of this name.
-int PageFiles::move_to(const PageWrite& write, const std::string& path) {
-  if (write.path.empty()) return give_name(write.file, path);
-  return ::rename(write.path.c_str(), path.c_str()) == 0 ? 0 : errno;
+int PageFiles::move_to(const PageWrite& write, const Directory& directory, const std::string& key) {
+  if (!directory.ok()) return directory.error();
+  if (write.name.empty()) return give_name(write.file, directory, key);
+  return write.member->temporaries().rename(write.name, directory, key);
 }
 
 Status PageFiles::commit(PageWrite& write, std::string_view key) {
-  const std::string path = directory_.path_of(key);
+  const std::string name(key);
+  const StoreDirectory& directory = write.member->directory();
   FileIndex& index = write.member->index();
   const Membership::KeyLock lock(*write.member, key);
-  if (index.contains(key)) {  // another thread or process put it meanwhile
+  const std::optional<std::uint64_t> there = index.size_of(key);
+  if (there == write.page_bytes) {  // another thread or process put it meanwhile
     abandon(write);
     return {};
   }
-  int why = move_to(write, path);
-  if (why == ENOENT && directory_.make_subdirectory(directory_of(key)).ok())
-    why = move_to(write, path);
-  if (why != 0)
-    return make_error(ErrorCode::io_error, "cannot name a file {}: {}", path, errno_text(why));
-  Status committed = index.commit(write.record, now_seconds());
-  if (!committed) {
-    write.path = path;  // for abandon()
-    return committed;
+  // One of another size goes: its file is named over.
+  RecordId replaced = kNoUnit;
+  if (there)
+    if (const auto removal = index.begin_remove(key)) replaced = removal->record;
+  Directory in = directory.subdirectory_of(key);
+  int why = move_to(write, in, name);
+  if (why == ENOENT && directory.make_subdirectory(directory_of(key)).ok()) {
+    in = directory.subdirectory_of(key);
+    why = move_to(write, in, name);
   }
-  write.record = kNoUnit;
-  write.path.clear();
-  return {};
+  if (why == EISDIR || why == EEXIST) {  // a folder has its name
+    static_cast<void>(directory.set_aside(in, name).ok());
+    why = move_to(write, in, name);
+  }
+  if (replaced != kNoUnit && why == 0) index.end(replaced);
+  if (replaced != kNoUnit && why != 0)
+    static_cast<void>(index.commit(replaced, now_seconds()).ok());
+  if (why != 0)
+    return make_error(ErrorCode::io_error, "cannot name a file {}: {}", path_of(key),
+                      errno_text(why));
+  write.name.clear();
+  Status committed = index.commit(write.record, now_seconds());
+  if (committed) {
+    write.record = kNoUnit;
+  } else {
+    in.unlink(name);
+  }
+  return committed;
 }
 
 void PageFiles::abandon(PageWrite& write) {
   write.file.close();
-  if (!write.path.empty()) ::unlink(write.path.c_str());
+  if (!write.name.empty()) write.member->temporaries().unlink(write.name);
   if (write.record != kNoUnit) write.member->index().end(write.record);
   write.record = kNoUnit;
-  write.path.clear();
+  write.name.clear();
 }
 
 // ---- Removing.
@@ -285,22 +338,23 @@ Status PageFiles::remove(std::string_view key) {
 Result<std::optional<PageFiles::Evicted>> PageFiles::remove_file(
     const std::shared_ptr<Membership>& member, std::string_view key,
     std::optional<std::uint64_t> reuse_bytes, int flags) {
-  const std::string path = directory_.path_of(key);
+  const std::string name(key);
   const Membership::KeyLock lock(*member, key);
   const std::optional<FileIndex::Removal> removal = member->index().begin_remove(key);
   if (!removal) return std::optional<Evicted>();
   Evicted evicted{.file_bytes = file_bytes(removal->page_bytes)};
-  if (reuse_bytes == evicted.file_bytes && !lock.has_readers())
-    evicted.reusable = keep_file(member, path, evicted.file_bytes, flags);
+  const Directory in = member->directory().subdirectory_of(key);
+  if (in.ok() && reuse_bytes == evicted.file_bytes && !lock.has_readers())
+    evicted.reusable = keep_file(member, in, name, evicted.file_bytes, flags);
   if (evicted.reusable) {
     evicted.reusable->record = removal->record;
     return std::optional(std::move(evicted));
   }
-  if (::unlink(path.c_str()) != 0 && !is_gone(errno)) {
-    const int why = errno;
+  const int why = in.ok() ? in.unlink(name) : in.error();
+  if (why != 0 && !is_gone(why) && !is_no_file(why)) {
     // It is still there, and so is the page.
     static_cast<void>(member->index().commit(removal->record, now_seconds()).ok());
-    return make_error(ErrorCode::io_error, "cannot remove {}: {}", path, errno_text(why));
+    return make_error(ErrorCode::io_error, "cannot remove {}: {}", path_of(key), errno_text(why));
   }
   member->index().end(removal->record);
   return std::optional(std::move(evicted));
@@ -308,17 +362,19 @@ Result<std::optional<PageFiles::Evicted>> PageFiles::remove_file(
 
 /// Moved before it is written to. Somebody may have linked to the page to keep it, or cut it.
 std::optional<PageWrite> PageFiles::keep_file(const std::shared_ptr<Membership>& member,
-                                              const std::string& path,
+                                              const Directory& directory, const std::string& key,
                                               std::uint64_t file_size_bytes, int flags) {
-  PageWrite write{.member = member, .path = member->new_temporary(), .is_reused = true};
-  if (::rename(path.c_str(), write.path.c_str()) != 0) return std::nullopt;
-  write.file = Fd::open(write.path, flags | O_WRONLY | O_NOFOLLOW);
+  PageWrite write{.member = member, .name = member->new_temporary(), .is_reused = true};
+  const Directory& temporaries = member->temporaries();
+  if (directory.rename(key, temporaries, write.name) != 0) return std::nullopt;
+  write.file = temporaries.open_regular(write.name, flags | O_WRONLY);
   struct stat info;
   if (write.file.ok() && ::fstat(write.file.get(), &info) == 0 && info.st_nlink == 1 &&
       static_cast<std::uint64_t>(info.st_size) == file_size_bytes)
     return write;
   write.file.close();
-  ::unlink(write.path.c_str());
+  if (temporaries.unlink(write.name) == EISDIR)  // a folder: it is not ours to take
+    temporaries.rename(write.name, directory, key);
   return std::nullopt;
 }
 
@@ -327,7 +383,7 @@ std::optional<PageWrite> PageFiles::keep_file(const std::shared_ptr<Membership>&
 PageRead PageFiles::open_page(std::string_view key, int flags) {
   PageRead read{.member = member()};
   Membership::KeyLock lock(*read.member, key);
-  read.file = Fd::open(directory_.path_of(key), O_RDONLY | O_NOFOLLOW | flags);
+  read.file = read.member->directory().open_page(key, O_RDONLY | flags);
   if (read.file.ok()) lock.add_reader();
   return read;
 }
@@ -338,29 +394,33 @@ void PageFiles::done_reading(PageRead& read, std::string_view key) {
   read.member.reset();
 }
 
-void PageFiles::forget_if_gone(std::string_view key) {
+void PageFiles::forget_unopened(std::string_view key) {
   const std::shared_ptr<Membership> now = member();
   const Membership::KeyLock lock(*now, key);
-  struct stat info;
-  if (::stat(directory_.path_of(key).c_str(), &info) == 0 || !is_gone(errno)) return;
-  if (const auto removal = now->index().begin_remove(key)) now->index().end(removal->record);
+  const Fd file = now->directory().open_page(key, O_RDONLY);
+  if (file.ok() || is_shortage(file.error())) return;
+  forget(*now, key);
+  if (is_no_file(file.error())) ++foreign_;
+  if (!is_gone(file.error()) && !is_no_file(file.error())) now->look_later(key);
+}
+
+void PageFiles::forget_unread(std::string_view key, const Fd& file) {
+  const std::shared_ptr<Membership> now = member();
+  const Membership::KeyLock lock(*now, key);
+  if (!is_file_of(*now, key, file)) return;
+  forget(*now, key);
+  now->look_later(key);
+}
+
+/// With the key's lock held.
+void PageFiles::forget(Membership& member, std::string_view key) {
+  if (const auto removal = member.index().begin_remove(key)) member.index().end(removal->record);
 }
 
 void PageFiles::set_aside_damaged(std::string_view key, const Fd& file) {
   const std::shared_ptr<Membership> now = member();
   const Membership::KeyLock lock(*now, key);
-  struct stat read, found;
-  if (::fstat(file.get(), &read) != 0 || ::lstat(directory_.path_of(key).c_str(), &found) != 0 ||
-      read.st_ino != found.st_ino)
-    return;
-  set_aside(*now, key);
-}
-
-void PageFiles::set_aside_other_size(std::string_view key, std::uint64_t page_bytes) {
-  const std::shared_ptr<Membership> now = member();
-  const Membership::KeyLock lock(*now, key);
-  const std::optional<std::uint64_t> found = now->index().size_of(key);
-  if (found && *found != page_bytes) set_aside(*now, key);
+  if (is_file_of(*now, key, file)) set_aside(*now, key);
 }
 
 /// With the key's lock held.
@@ -369,7 +429,9 @@ void PageFiles::set_aside(Membership& member, std::string_view key) {
   if (!removal) return;  // by another thread or process
   ++damaged_;
   // Where it cannot be moved it stays, and is not found: the next put goes over it.
-  static_cast<void>(directory_.set_aside(directory_.path_of(key)).ok());
+  if (const Directory in = member.directory().subdirectory_of(key); in.ok())
+    static_cast<void>(member.directory().set_aside(in, std::string(key)).ok());
+  member.directory().trim_set_aside(capacity_bytes_ / kSetAsideShare);
   member.index().end(removal->record);
 }
 

@@ -40,7 +40,8 @@ struct PageWrite {
   std::shared_ptr<Membership> member = {};
   RecordId record = kNoUnit;
   Fd file = {};
-  std::string path = {};   ///< empty: it has no name yet
+  std::uint64_t page_bytes = 0;
+  std::string name = {};   ///< in the member's temporaries; empty: it has none yet
   bool is_reused = false;  ///< has its blocks already
 };
 
@@ -55,14 +56,17 @@ class PageFiles {
   /// Joins the processes that have the directory open; alone, tidies it up and finds the pages.
   static Result<std::unique_ptr<PageFiles>> open(const FileStoreOptions& options);
 
-  const StoreDirectory& directory() const { return directory_; }
+  const std::string& root() const { return root_; }
+  /// For messages.
+  std::string path_of(std::string_view key) const { return StoreDirectory::path_in(root_, key); }
   /// As on a file system where every file has a name from the beginning; for tests.
   void use_named_files() { has_unnamed_files_ = false; }
   /// Who we are now; another one after the directory or the index was replaced.
   std::shared_ptr<Membership> member() const;
 
-  /// Before a call's pages: cleans up after dead processes, and joins anew where the directory or
-  /// the index was replaced; once a second at most.
+  /// Before a call's pages: cleans up after dead processes, joins anew where the directory or the
+  /// index was replaced, and looks again at files that could not be looked at; once a second at
+  /// most.
   void keep_up();
 
   /// Seconds since 1970.
@@ -80,8 +84,8 @@ class PageFiles {
   Result<PageWrite> begin_write(std::string_view key, std::uint64_t page_bytes, int flags);
   /// After the disk was full all the same: evicts twice what the page needs.
   Status make_more_room(std::uint64_t page_bytes);
-  /// The file is whole: from now on it is the page's, unless the page has come meanwhile. After an
-  /// error, abandon() it.
+  /// The file is whole: from now on it is the page's, unless the page has come meanwhile with as
+  /// many bytes. After an error, abandon() it.
   Status commit(PageWrite& write, std::string_view key);
   /// Removes the file and gives its room back.
   void abandon(PageWrite& write);
@@ -91,21 +95,22 @@ class PageFiles {
   void done_reading(PageRead& read, std::string_view key);
   /// Removes a page; it need not be there.
   Status remove(std::string_view key);
-  /// A page's file could not be found: it is no page any more, unless it has come back.
-  void forget_if_gone(std::string_view key);
+  /// A page's file could not be opened: it is no page any more, unless it can be by now. If it is
+  /// there it is looked at again later.
+  void forget_unopened(std::string_view key);
+  /// The same for one that could not be read. Does nothing if the page has another file by now.
+  void forget_unread(std::string_view key, const Fd& file);
   /// What was read from a page's file is not what was written. Does nothing if the page has another
   /// file by now.
   void set_aside_damaged(std::string_view key, const Fd& file);
-  /// The page is not as long as who asks for it thinks.
-  void set_aside_other_size(std::string_view key, std::uint64_t page_bytes);
 
   void add_stats(BackendStats& stats) const;
 
  private:
-  PageFiles(const FileStoreOptions& options, StoreDirectory directory)
+  PageFiles(const FileStoreOptions& options, std::string root)
       : capacity_bytes_(options.capacity_bytes),
         min_free_bytes_(options.min_free_bytes),
-        directory_(std::move(directory)) {}
+        root_(std::move(root)) {}
 
   /// A page that went to make room: its file in tmp/ and its record, for a page as long.
   struct Evicted {
@@ -113,12 +118,14 @@ class PageFiles {
     std::optional<PageWrite> reusable = {};
   };
   Status join_again(const std::shared_ptr<Membership>& old);
+  void look_again(Membership& member, std::int64_t now_ns);
+  Status evict_beyond_capacity(const std::shared_ptr<Membership>& member);
   Result<PageWrite> find_room(const std::shared_ptr<Membership>& member, std::string_view key,
                               std::uint64_t page_bytes, int flags);
   Result<std::optional<PageWrite>> take_over(Evicted evicted, std::string_view key,
                                              std::uint64_t page_bytes);
   Status create_file(PageWrite& write, int flags) const;
-  static int move_to(const PageWrite& write, const std::string& path);
+  static int move_to(const PageWrite& write, const Directory& directory, const std::string& key);
   /// With `reuse_bytes`, a file as long may be kept. Nothing: there was no page.
   Result<std::optional<Evicted>> remove_file(const std::shared_ptr<Membership>& member,
                                              std::string_view key,
@@ -129,18 +136,21 @@ class PageFiles {
   Status evict_bytes(std::uint64_t file_size_bytes);
   Status make_room_on_disk(std::uint64_t file_size_bytes);
   std::optional<PageWrite> keep_file(const std::shared_ptr<Membership>& member,
-                                     const std::string& path, std::uint64_t file_size_bytes,
-                                     int flags);
+                                     const Directory& directory, const std::string& key,
+                                     std::uint64_t file_size_bytes, int flags);
+  void forget(Membership& member, std::string_view key);
   void set_aside(Membership& member, std::string_view key);
 
   const std::uint64_t capacity_bytes_;
   const std::uint64_t min_free_bytes_;
-  StoreDirectory directory_;
+  const std::string root_;
   bool has_unnamed_files_ = false;  // as found when it was opened
   mutable std::mutex mutex_;        // of the next
   std::shared_ptr<Membership> member_;
   std::mutex joining_;
-  std::atomic<std::int64_t> next_look_ns_ = 0;   // of keep_up(), by the steady clock
+  std::atomic<std::int64_t> next_look_ns_ = 0;        // of keep_up(), by the steady clock
+  std::atomic<std::int64_t> next_look_again_ns_ = 0;  // likewise, of files that could not be read
+  std::atomic<std::int64_t> look_again_after_ns_ = 0;
   std::atomic<std::int64_t> unasked_bytes_ = 0;  // may be written before asking what is free
   std::atomic<std::uint64_t> evicted_ = 0;
   std::atomic<std::uint64_t> damaged_ = 0;

@@ -7,16 +7,16 @@
 
 #include <string>
 
-#include "store/file/fd.h"
+#include "store/file/directory.h"
 
 namespace pando {
 
 /// For writing, on the file system of this directory.
-Fd open_unnamed(const std::string& directory, int flags, mode_t mode);
+Fd open_unnamed(const Directory& directory, int flags, mode_t mode);
 /// Another file with this name goes. Returns errno; 0: it has the name.
-int give_name(const Fd& file, const std::string& path);
-/// False: the file system has no such files, or this process may not name them. Makes this file and
-/// removes it.
-bool can_name_files(const std::string& directory, const std::string& path);
+int give_name(const Fd& file, const Directory& directory, const std::string& name);
+/// False: the file system has no such files, or this process may not name them. Makes a file of
+/// this name and removes it.
+bool can_name_files(const Directory& directory, const std::string& name);
 
 }  // namespace pando

@@ -25,6 +25,16 @@ bool is_expected(Kind kind, Answer::Kind answer) {
   return false;
 }
 
+/// A whole page, as far as its length tells, but not of the size that was asked for: it may be
+/// another caller's.
+bool is_other_size(const Answer& answer) {
+  if (answer.kind != Answer::Kind::odd_value) return false;
+  const auto value_bytes = static_cast<std::uint64_t>(answer.value);
+  if (value_bytes < kPrefixBytes) return false;
+  const std::optional<PageTag> tag = decode_prefix(answer.prefix);
+  return tag && tag->size_bytes == value_bytes - kPrefixBytes;
+}
+
 }  // namespace
 
 std::string Call::said_by(Node& node, const Answer& answer) const {
@@ -44,7 +54,7 @@ Status Call::handle(Pipeline& pipeline, const Answer& answer) {
     return error;
   }
   if (batch_.kind() == Kind::get) {
-    if (answer.kind == Answer::Kind::nil) {
+    if (answer.kind == Answer::Kind::nil || is_other_size(answer)) {
       batch_.missing(page);
     } else {
       arrive(pipeline, answer);

@@ -110,9 +110,10 @@ void Pipeline::begin_body(const Sent& sent, std::uint64_t size_bytes) {
   const bool wanted =
       batch_.kind() == StoreBatch::Kind::get && sent.role == Role::page && !sent.errand.discard;
   body_fits_ = wanted && size_bytes == kPrefixBytes + page.size_bytes();
-  if (!body_fits_) return reader_.skip();
+  body_bytes_ = size_bytes;
+  if (!wanted || size_bytes < kPrefixBytes) return reader_.skip();
   body_.assign({std::as_writable_bytes(std::span(prefix_))});
-  body_.insert(body_.end(), page.pieces.begin(), page.pieces.end());
+  if (body_fits_) body_.insert(body_.end(), page.pieces.begin(), page.pieces.end());
   reader_.fill(body_);
 }
 
@@ -149,6 +150,7 @@ Result<std::optional<Answer>> Pipeline::next() {
       case Reply::Kind::bulk:
       case Reply::Kind::body:
         answer.kind = body_fits_ ? Answer::Kind::value : Answer::Kind::odd_value;
+        answer.value = static_cast<std::int64_t>(body_bytes_);
         answer.prefix = prefix_;
         break;
     }

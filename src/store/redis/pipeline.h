@@ -103,7 +103,8 @@ class Pipeline {
   std::deque<Sent> sent_;
   std::size_t sent_bytes_ = 0;  // of sent_
   ReplyReader reader_;
-  bool body_fits_ = false;  // the body on its way goes into its page
+  bool body_fits_ = false;        // the body on its way goes into its page
+  std::uint64_t body_bytes_ = 0;  // of the whole value
   Prefix prefix_ = {};
   std::vector<std::span<std::byte>> body_;
   Clock::time_point last_progress_;

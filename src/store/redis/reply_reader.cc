@@ -40,7 +40,7 @@ std::span<const iovec> ReplyReader::room() {
     begin_ = 0;
   }
   room_.clear();
-  if (state_ == State::body && !body_.empty()) {
+  if (state_ == State::body && wanted_ > 0) {
     const std::size_t num_left = body_.size() - next_piece_;
     const auto first = body_.begin() + static_cast<std::ptrdiff_t>(next_piece_);
     room_.assign(first, first + static_cast<std::ptrdiff_t>(std::min(num_left, kMaxPieces)));
@@ -52,9 +52,9 @@ std::span<const iovec> ReplyReader::room() {
 }
 
 void ReplyReader::received(std::size_t num_bytes) {
-  if (state_ == State::body && !body_.empty()) {
+  if (state_ == State::body && wanted_ > 0) {
     const std::size_t direct =
-        static_cast<std::size_t>(std::min<std::uint64_t>(num_bytes, body_left_));
+        static_cast<std::size_t>(std::min<std::uint64_t>(num_bytes, wanted_));
     advance_body(direct);
     num_bytes -= direct;
   }
@@ -63,6 +63,7 @@ void ReplyReader::received(std::size_t num_bytes) {
 
 void ReplyReader::advance_body(std::size_t num_bytes) {
   body_left_ -= num_bytes;
+  wanted_ -= num_bytes;
   while (next_piece_ < body_.size() && num_bytes >= body_[next_piece_].iov_len)
     num_bytes -= body_[next_piece_++].iov_len;
   if (num_bytes == 0) return;
@@ -126,29 +127,24 @@ void ReplyReader::fill(std::span<const std::span<std::byte>> pieces) {
   PANDO_CHECK(state_ == State::undecided, "fill() without a bulk");
   body_.clear();
   next_piece_ = 0;
-  std::uint64_t total = 0;
+  wanted_ = 0;
   for (const std::span<std::byte>& piece : pieces) {
     if (piece.empty()) continue;
     body_.push_back({piece.data(), piece.size()});
-    total += piece.size();
+    wanted_ += piece.size();
   }
-  PANDO_CHECK(total == body_left_, "a body of {} bytes into pieces of {}", body_left_, total);
+  PANDO_CHECK(wanted_ <= body_left_, "a body of {} bytes into pieces of {}", body_left_, wanted_);
   state_ = State::body;
 }
 
 void ReplyReader::skip() {
   PANDO_CHECK(state_ == State::undecided, "skip() without a bulk");
-  body_.clear();
+  wanted_ = 0;
   state_ = State::body;
 }
 
 void ReplyReader::take_body_from_buffer() {
-  std::size_t left = static_cast<std::size_t>(std::min<std::uint64_t>(end_ - begin_, body_left_));
-  if (body_.empty()) {
-    begin_ += left;
-    body_left_ -= left;
-    return;
-  }
+  std::size_t left = static_cast<std::size_t>(std::min<std::uint64_t>(end_ - begin_, wanted_));
   while (left > 0) {
     const iovec piece = body_[next_piece_];
     const std::size_t size = std::min(left, piece.iov_len);
@@ -157,6 +153,10 @@ void ReplyReader::take_body_from_buffer() {
     left -= size;
     advance_body(size);
   }
+  if (wanted_ > 0) return;
+  const auto skipped = static_cast<std::size_t>(std::min<std::uint64_t>(end_ - begin_, body_left_));
+  begin_ += skipped;
+  body_left_ -= skipped;
 }
 
 }  // namespace pando::redis

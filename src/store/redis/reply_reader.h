@@ -51,7 +51,8 @@ class ReplyReader {
   /// is not RESP.
   Result<std::optional<Reply>> next();
 
-  /// After a bulk. The pieces hold exactly its size; they are kept until its body has arrived.
+  /// After a bulk. The pieces hold its size or less, and what is beyond them is skipped; they are
+  /// kept until its body has arrived.
   void fill(std::span<const std::span<std::byte>> pieces);
   void skip();
 
@@ -72,7 +73,8 @@ class ReplyReader {
   std::size_t end_ = 0;
   State state_ = State::line;
   std::uint64_t body_left_ = 0;  // bytes of the body that are still to come
-  std::vector<iovec> body_;      // where they go, from next_piece_ on; empty: nowhere
+  std::uint64_t wanted_ = 0;     // the first of these that go to body_
+  std::vector<iovec> body_;      // where they go, from next_piece_ on
   std::size_t next_piece_ = 0;
   std::vector<iovec> room_;
 };
