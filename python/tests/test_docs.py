@@ -66,6 +66,7 @@ BOUND_BY_HAND = {
     *("BlockHostOptions", "BlockPool", "BlockRequest", "CacheStats", "EngineSlots", "EvictResult"),
     *("Eviction", "HostTierOptions", "Inserted", "KeyPart", "Lease", "LoadBack", "LoadBackOptions"),
     *("Match", "NodeId", "OpenSession", "Pin", "PollResult", "PrefetchOptions", "Prefetch"),
+    *("Inspector", "Paths", "Retention", "Tiers"),
     *("PrefixCache", "Request", "RetentionRange", "Session", "Sizes", "StateOptions"),
     *("StorageOptions", "StoreOptions", "TenantOptions", "TenantUsage", "TierPools", "TierStats"),
 }

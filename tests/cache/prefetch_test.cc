@@ -57,7 +57,7 @@ TEST_F(PrefetchTest, AnotherGeometryFindsNothing) {
   EXPECT_EQ(fetch(cache, tokens(8)), 0u);
 }
 
-TEST_F(PrefetchTest, ADamagedPageEndsWhatIsKept) {
+TEST_F(PrefetchTest, APageOfAnotherSizeEndsWhatIsKept) {
   store(tokens(16));
   std::vector<std::string> keys;
   inner->list([&](const StoredPage& page) { return keys.push_back(page.key), true; }).value();
@@ -78,8 +78,8 @@ TEST_F(PrefetchTest, ADamagedPageEndsWhatIsKept) {
   }
   TieredCache cache(kPages);
   attach(cache);
-  EXPECT_EQ(fetch(cache, tokens(16)), 8u) << "up to the damaged page";
-  EXPECT_EQ(cache->tiers().storage_stats().damaged_pages, 1u);
+  EXPECT_EQ(fetch(cache, tokens(16)), 8u) << "up to the page that is not it";
+  EXPECT_EQ(cache->tiers().storage_stats().missing_pages, 1u);
   EXPECT_EQ(cache.load(tokens(16)).size(), 8u);
 }
 

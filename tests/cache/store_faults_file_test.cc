@@ -46,7 +46,7 @@ class StoreFaultsFullDisk : public StoreFaultsFile {
  protected:
   void SetUp() override {
     fs::create_directories(directory_);
-    mounted_ = ::mount("tmpfs", directory_.c_str(), "tmpfs", 0, "size=2m") == 0;
+    mounted_ = ::mount("tmpfs", directory_.c_str(), "tmpfs", 0, "size=2m,mode=0700") == 0;
     if (!mounted_) GTEST_SKIP() << "cannot mount a small file system: " << errno_text(errno);
   }
   void TearDown() override {
